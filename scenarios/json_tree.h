@@ -1,0 +1,58 @@
+#pragma once
+
+// What a Document holds. Internal to the reader.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace flopcast {
+
+enum class JsonKind : std::uint8_t { null, boolean, integer, number, text, array, object };
+
+struct JsonValue {
+  JsonKind kind = JsonKind::null;
+  bool boolean = false;
+  std::int64_t integer = 0;         // kind integer
+  double number = 0;                // kinds integer and number
+  std::string text{};               // of a text; of a number as it was written
+  std::vector<std::string> keys{};  // of an object, in the order of the file
+  std::vector<JsonValue> values{};  // of an object, beside its keys; elements of an array
+
+  // Where it hangs; set by link() once the tree stands still.
+  const JsonValue* parent = nullptr;
+  std::size_t ordinal = 0;  // its position in the parent
+
+  // Reading leaves a mark, so that what nobody asked for can be named.
+  mutable std::vector<bool> asked{};           // by key
+  mutable std::vector<std::string> missing{};  // keys asked for that are not there
+};
+
+/// A value that the command line set, and where.
+struct AppliedOverride {
+  std::string pointer;  // "/parallel/tp"
+  std::string shown;    // "--set parallel.tp=4"
+};
+
+struct DocumentState {
+  std::string name;
+  std::string text;
+  JsonValue root;
+  std::vector<AppliedOverride> overrides;
+};
+
+// Deep enough for any file of ours; keeps hostile ones from eating the stack.
+inline constexpr std::size_t kDeepestNesting = 64;
+
+/// Parses and checks; `name` is for messages. Throws InputError.
+JsonValue parse_json(std::string_view text, std::string_view name);
+
+/// Sets parent and ordinal of all values below.
+void link(JsonValue& value);
+
+/// "/parallel/tp"
+std::string pointer_to(const JsonValue& value);
+
+}  // namespace flopcast
