@@ -59,6 +59,7 @@ std::vector<GpuDevice> devices() {
   check_cuda(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
   if (count == 0) throw DeviceError("cudaGetDeviceCount: found no GPU");
   std::vector<GpuDevice> found;
+  found.reserve(static_cast<std::size_t>(count));
   for (int device = 0; device < count; ++device) found.push_back(describe(device));
   return found;
 }

@@ -13,7 +13,7 @@ die() {
 
 # install_missing PACKAGE...: does nothing where all are there, and asks for root only if it must.
 install_missing() {
-  if ! command -v dpkg-query apt-get >/dev/null; then
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     echo "Not a Debian: make sure that these are installed: $*"
     return
   fi
