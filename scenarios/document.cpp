@@ -137,6 +137,12 @@ void Document::set(std::string_view path, std::string_view value) {
   }
   *target = override_value(value);
   link(state_->root);
+  const bool member = target->parent != nullptr && target->parent->kind == JsonKind::object;
+  if (target->kind == JsonKind::null && member) {
+    // Its place stays, so that the members behind it are still found in the text.
+    target->removed = true;
+    return;
+  }
   // `target` is linked now and knows its path.
   state_->overrides.push_back({pointer_to(*target), shown});
 }

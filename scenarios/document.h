@@ -82,6 +82,7 @@ class Node {
   bool is_array() const;
   bool is_number() const;
   bool is_boolean() const;
+  bool is_null() const;
 
   /// Throws where an object, here or below, of which any key was asked for has a key that nobody
   /// asked for. Objects that were never looked into are left alone.
@@ -129,7 +130,8 @@ class Document {
   const std::string& name() const;
 
   /// Sets a value as `--set parallel.tp=4` does: creates what is missing on the way, numbers index
-  /// arrays, the value is JSON or, where it is not, a bare word. Earlier Nodes become invalid.
+  /// arrays, the value is JSON or, where it is not, a bare word; null takes the key away. Earlier
+  /// Nodes become invalid.
   void set(std::string_view path, std::string_view value);
 
   /// Keys that were asked for so far, there or not, as paths with "*" for array elements. For tests

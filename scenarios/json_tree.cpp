@@ -211,7 +211,8 @@ std::string syntax_problem(std::string_view text, const TokenPair& pair, std::st
   const std::size_t offset = builder.position() > 0 ? builder.position() - 1 : 0;
   TokenPair pair = tokens_around(text, offset);
   // Of a broken word, number or string it has read one byte more.
-  const bool one_more = builder.message().find("invalid ") != std::string::npos &&
+  const bool breakable = pair.before.kind == 'v' || pair.before.kind == '"';
+  const bool one_more = breakable && builder.message().find("invalid ") != std::string::npos &&
                         pair.token.begin >= offset && pair.before.end == offset;
   if (one_more && offset > 0) pair = tokens_around(text, offset - 1);
   // Of a trailing comma the comma is the mistake, not what follows.

@@ -25,6 +25,8 @@ struct JsonValue {
   const JsonValue* parent = nullptr;
   std::size_t ordinal = 0;  // its position in the parent
 
+  bool removed = false;  // by an option: its place is kept, but it is not there
+
   // Reading leaves a mark, so that what nobody asked for can be named.
   mutable std::vector<bool> asked{};           // by key
   mutable std::vector<std::string> missing{};  // keys asked for that are not there

@@ -121,6 +121,7 @@ void append_unknown(const DocumentState& state, const JsonValue& value,
   const bool object = value.kind == JsonKind::object;
   const bool checked = object && was_asked(value);
   for (std::size_t i = 0; i < value.values.size(); ++i) {
+    if (value.values[i].removed) continue;
     if (checked && !value.asked[i]) {
       problems.push_back(unknown_key(state, value, i));
     } else {
@@ -138,7 +139,7 @@ void remember_missing(const JsonValue& object, std::string_view key) {
 std::optional<std::size_t> misspelt(const JsonValue& object, std::string_view key) {
   const std::string_view wanted[] = {key};
   for (std::size_t i = 0; i < object.keys.size(); ++i) {
-    if (!object.asked[i] && nearest(object.keys[i], wanted)) return i;
+    if (!object.asked[i] && !object.values[i].removed && nearest(object.keys[i], wanted)) return i;
   }
   return std::nullopt;
 }
@@ -148,11 +149,11 @@ std::optional<std::size_t> misspelt(const JsonValue& object, std::string_view ke
 std::optional<Node> Node::find(std::string_view key) const {
   if (value_->kind != JsonKind::object) expected("an object");
   const auto found = std::find(value_->keys.begin(), value_->keys.end(), key);
-  if (found == value_->keys.end()) {
+  const auto i = static_cast<std::size_t>(found - value_->keys.begin());
+  if (found == value_->keys.end() || value_->values[i].removed) {
     remember_missing(*value_, key);
     return std::nullopt;
   }
-  const auto i = static_cast<std::size_t>(found - value_->keys.begin());
   value_->asked[i] = true;
   return Node(*state_, value_->values[i]);
 }
@@ -167,6 +168,7 @@ std::vector<Node::Member> Node::members() const {
   if (value_->kind != JsonKind::object) expected("an object");
   std::vector<Member> members;
   for (std::size_t i = 0; i < value_->keys.size(); ++i) {
+    if (value_->values[i].removed) continue;
     value_->asked[i] = true;
     members.push_back({value_->keys[i], Node(*state_, value_->values[i])});
   }
@@ -254,6 +256,7 @@ std::size_t Node::index_among(std::span<const std::string_view> names) const {
 bool Node::is_text() const { return value_->kind == JsonKind::text; }
 bool Node::is_object() const { return value_->kind == JsonKind::object; }
 bool Node::is_array() const { return value_->kind == JsonKind::array; }
+bool Node::is_null() const { return value_->kind == JsonKind::null; }
 bool Node::is_boolean() const { return value_->kind == JsonKind::boolean; }
 bool Node::is_number() const {
   return value_->kind == JsonKind::integer || value_->kind == JsonKind::number;
