@@ -9,8 +9,8 @@
 namespace flopcast {
 
 /// Runs every rank's program to its end. Deterministic: the same workload gives the same bytes.
-/// `sink` may be null. Aborts (FLOPCAST_CHECK) on tables that do not fit together and on a deadlock,
-/// naming the ranks and ops that wait: both are mistakes of the builder of the workload.
+/// `sink` may be null. Aborts (FLOPCAST_CHECK) on tables that do not fit together and on a
+/// deadlock, naming the ranks and ops that wait: both are mistakes of the builder of the workload.
 Result run(const Workload& workload, TimelineSink* sink = nullptr);
 
 }  // namespace flopcast

@@ -7,8 +7,8 @@
 namespace flopcast {
 
 enum class RankId : std::uint32_t {};
-enum class GroupId : std::uint32_t {};     // a communicator: a set of ranks, or a directed pair
-enum class LinkId : std::uint32_t {};      // one direction of a link
+enum class GroupId : std::uint32_t {};  // a communicator: a set of ranks, or a directed pair
+enum class LinkId : std::uint32_t {};   // one direction of a link
 enum class ProgramId : std::uint32_t {};
 enum class KernelId : std::uint32_t {};    // a row of durations
 enum class TransferId : std::uint32_t {};  // a row of communication costs

@@ -26,13 +26,13 @@ enum class OpKind : std::uint8_t {
 
 struct Op {
   OpKind kind;
-  CategoryId category{};     // compute, collective, send, recv: what the time is charged to;
-                             // allocate, release: the memory pool
-  std::uint16_t slot = 0;    // collective, send, recv: which of the rank's groups
-  std::uint32_t row = 0;     // compute: KernelId; collective, send: TransferId; record, wait: EventId
-  std::uint32_t tag = 0;     // send, recv: messages of one group match by tag
-  LabelId label{};           // name in the timeline
-  std::int64_t size = 0;     // allocate, release: bytes
+  CategoryId category{};   // compute, collective, send, recv: what the time is charged to;
+                           // allocate, release: the memory pool
+  std::uint16_t slot = 0;  // collective, send, recv: which of the rank's groups
+  std::uint32_t row = 0;   // compute: KernelId; collective, send: TransferId; record, wait: EventId
+  std::uint32_t tag = 0;   // send, recv: messages of one group match by tag
+  LabelId label{};         // name in the timeline
+  std::int64_t size = 0;   // allocate, release: bytes
 };
 
 struct Program {

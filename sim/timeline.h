@@ -18,22 +18,22 @@ struct Span {
   OpKind kind{};
   CategoryId category{};
   LabelId label{};
-  SimTime begin;
-  SimTime start;
-  SimTime end;
+  SimTime begin{};
+  SimTime start{};
+  SimTime end{};
 };
 
 /// Memory of a rank after a change.
 struct MemorySample {
   RankId rank{};
-  SimTime at;
+  SimTime at{};
   std::int64_t bytes = 0;
 };
 
 /// Load of a link from this moment on, in bytes/s.
 struct LinkSample {
   LinkId link{};
-  SimTime at;
+  SimTime at{};
   double rate = 0;
 };
 

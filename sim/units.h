@@ -48,8 +48,7 @@ constexpr Quantity<T, B, F> operator/(Quantity<T, B, F> a, double k) {
 }
 /// The exponents add up; of likes' quotient remains a plain double.
 template <int T, int B, int F, int T2, int B2, int F2>
-constexpr Quantity<T + T2, B + B2, F + F2> operator*(Quantity<T, B, F> a,
-                                                     Quantity<T2, B2, F2> b) {
+constexpr Quantity<T + T2, B + B2, F + F2> operator*(Quantity<T, B, F> a, Quantity<T2, B2, F2> b) {
   return {a.value * b.value};
 }
 template <int T, int B, int F, int T2, int B2, int F2>
@@ -95,7 +94,7 @@ constexpr double to_teraflops(Flops f) { return f.value / 1e12; }
 constexpr double to_teraflops_per_second(FlopsPerSecond f) { return f.value / 1e12; }
 
 /// Reads "450 GB/s", "400 Gb/s", "25 MiB", "3.5 us", "989 TFLOP/s". The unit is required; nothing
-/// on a malformed number, a missing, unknown or wrong kind of unit. GB is 1e9, GiB 2^30, Gb is bits.
+/// on a malformed number or a missing, unknown or wrong unit. GB is 1e9, GiB 2^30, Gb is bits.
 template <class Q>
 std::optional<Q> parse_quantity(std::string_view text);
 template <>
@@ -109,7 +108,8 @@ std::optional<BytesPerSecond> parse_quantity<BytesPerSecond>(std::string_view te
 template <>
 std::optional<FlopsPerSecond> parse_quantity<FlopsPerSecond>(std::string_view text);
 
-/// What a reader may write for a quantity of this kind, for error messages: "a time such as \"3.5 us\"".
+/// What a reader may write for a quantity of this kind, for error messages:
+/// "a time such as \"3.5 us\"".
 template <class Q>
 std::string_view quantity_example();
 template <>

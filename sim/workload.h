@@ -19,43 +19,43 @@ namespace flopcast {
 
 /// Time of a compute op on a GPU of speed 1 that nothing disturbs.
 struct Kernel {
-  Seconds duration;
+  Seconds duration{};
 };
 
 /// Cost of one communication that has the network for itself: latency + size / solo_rate.
 struct Transfer {
-  Seconds latency;            // first phase; uses no bandwidth
-  Bytes size;                 // progress to make in the second phase; 0 means latency alone
-  BytesPerSecond solo_rate;   // most progress per second, whatever the links allow
-  std::uint8_t pattern = 0;   // which of the group's load lists it puts on the links
-  double compute_share = 0;   // part of the GPU taken from compute ops while it runs, 0..1
+  Seconds latency{};           // first phase; uses no bandwidth
+  Bytes size{};                // progress to make in the second phase; 0 means latency alone
+  BytesPerSecond solo_rate{};  // most progress per second, whatever the links allow
+  std::uint8_t pattern = 0;    // which of the group's load lists it puts on the links
+  double compute_share = 0;    // part of the GPU taken from compute ops while it runs, 0..1
 };
 
 /// Bytes on a link per byte of progress of the activity.
 struct LinkLoad {
-  LinkId link;
+  LinkId link{};
   double weight = 0;
 };
 
 struct Link {
   std::string name;
-  BytesPerSecond capacity;    // one direction
+  BytesPerSecond capacity{};  // one direction
   std::uint64_t count = 1;
 };
 
 /// A communicator. Pattern p of its transfers loads `loads[p]`.
 struct Group {
   std::string name;
-  std::vector<RankId> members;                // rows that take part; a send/recv pair is {from, to}
-  std::vector<std::vector<LinkLoad>> loads;   // by Transfer::pattern
+  std::vector<RankId> members{};  // rows that take part; a send/recv pair is {from, to}
+  std::vector<std::vector<LinkLoad>> loads{};  // by Transfer::pattern
   std::uint64_t count = 1;
 };
 
 struct Rank {
   std::string name;
   ProgramId program{};
-  double speed = 1;           // compute ops take duration / speed
-  std::vector<GroupId> groups;  // by Op::slot; kNoGroup where the program has no use for it
+  double speed = 1;               // compute ops take duration / speed
+  std::vector<GroupId> groups{};  // by Op::slot; kNoGroup where the program has no use for it
   std::uint64_t count = 1;
 };
 

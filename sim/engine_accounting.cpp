@@ -1,0 +1,120 @@
+// Where time, memory and bandwidth went. Ranks touched in an instant are settled when the clock
+// moves on, so only states that last are seen.
+
+#include <algorithm>
+
+#include "sim/engine_state.h"
+
+namespace flopcast {
+
+CategoryTime& EngineState::time_of(const StreamRow& row, CategoryId category) {
+  return result_.ranks[index_of(row.rank)].by_category[static_cast<std::size_t>(category)];
+}
+
+void EngineState::touch(RankId id) {
+  RankRow& rank = ranks_[index_of(id)];
+  if (rank.touched) return;
+  rank.touched = true;
+  touched_.push_back(id);
+}
+
+void EngineState::settle_touched() {
+  for (const RankId id : touched_) {
+    RankRow& rank = ranks_[index_of(id)];
+    rank.touched = false;
+    change_stall(id, stall_of(id));
+    if (rank.memory_changed) note_memory_peak(id);
+  }
+  touched_.clear();
+}
+
+/// What the compute stream stands still for: the stream that is to record the event that it waits
+/// for, or whichever that one waits for in turn. Once the compute stream has ended, the first of
+/// the rank's streams that has not.
+Stall EngineState::stall_of(RankId id) const {
+  const Rows rows = tables_.rank_streams[index_of(id)];
+  const std::uint32_t recorders =
+      tables_.program_events[index_of(tables_.source.ranks[index_of(id)].program)].begin;
+  if (ranks_[index_of(id)].unfinished == 0) return {};
+  std::uint32_t stream = rows.begin;
+  if (streams_[stream].state == StreamState::computing) return {};
+  while (streams_[stream].state == StreamState::finished) ++stream;
+  for (std::uint32_t hops = 0; hops < rows.size(); ++hops) {
+    const StreamRow& row = streams_[stream];
+    const Op& op = op_of(row);
+    switch (row.state) {
+      case StreamState::computing:
+      case StreamState::transferring: return {StallKind::exposed, op.category};
+      case StreamState::joining: return {StallKind::waiting, op.category};
+      case StreamState::receiving:
+        return {row.flight == kNoRow ? StallKind::waiting : StallKind::exposed, op.category};
+      case StreamState::blocked:
+        stream = rows.begin + tables_.event_recorder[recorders + op.row];
+        break;
+      case StreamState::ready:
+      case StreamState::finished: return {};
+    }
+  }
+  return {};  // streams that wait for one another in a circle: a deadlock, reported at the end
+}
+
+void EngineState::change_stall(RankId id, Stall stall) {
+  RankRow& rank = ranks_[index_of(id)];
+  if (stall == rank.stall) return;
+  CategoryTime* const time =
+      rank.stall.kind == StallKind::none
+          ? nullptr
+          : &result_.ranks[index_of(id)].by_category[static_cast<std::size_t>(rank.stall.category)];
+  switch (rank.stall.kind) {
+    case StallKind::none: break;
+    case StallKind::exposed: time->exposed += now_ - rank.stall_since; break;
+    case StallKind::waiting: time->waiting += now_ - rank.stall_since; break;
+  }
+  rank.stall = stall;
+  rank.stall_since = now_;
+}
+
+void EngineState::note_memory_peak(RankId id) {
+  RankRow& rank = ranks_[index_of(id)];
+  rank.memory_changed = false;
+  MemoryPeak& peak = result_.ranks[index_of(id)].memory;
+  const std::int64_t* const pools = pool_bytes_.data() + index_of(id) * tables_.pools;
+  for (std::size_t pool = 0; pool < tables_.pools; ++pool) {
+    peak.pool_peak[pool] = std::max(peak.pool_peak[pool], pools[pool]);
+  }
+  if (rank.memory > peak.total) {
+    peak.total = rank.memory;
+    peak.at = now_;
+    std::copy_n(pools, tables_.pools, peak.by_pool.begin());
+  }
+  if (sink_ != nullptr) sink_->add(MemorySample{.rank = id, .at = now_, .bytes = rank.memory});
+}
+
+void EngineState::note_link(LinkId id) {
+  const double load = rates_.load(id).value;
+  double& before = link_load_[index_of(id)];
+  if (load == before) return;
+  LinkSummary& summary = result_.links[index_of(id)];
+  SimTime& since = link_since_[index_of(id)];
+  if (before > 0) summary.busy += now_ - since;
+  summary.peak_use =
+      std::max(summary.peak_use, load / tables_.source.links[index_of(id)].capacity.value);
+  before = load;
+  since = now_;
+  if (sink_ != nullptr) sink_->add(LinkSample{.link = id, .at = now_, .rate = load});
+}
+
+void EngineState::note_span(const StreamRow& row, SimTime start) {
+  if (sink_ == nullptr) return;
+  const Op& op = op_of(row);
+  sink_->add(Span{.rank = row.rank,
+                  .stream = row.number,
+                  .kind = op.kind,
+                  .category = op.category,
+                  .label = op.label,
+                  .begin = row.begin,
+                  .start = start,
+                  .end = now_});
+}
+
+}  // namespace flopcast

@@ -1,0 +1,183 @@
+#pragma once
+
+// All that changes while the engine runs, as one object owned by the run. Its functions are spread
+// over engine.cpp (loop), engine_streams.cpp, engine_communication.cpp, engine_accounting.cpp and
+// engine_deadlock.cpp.
+
+#include <string>
+#include <vector>
+
+#include "sim/engine_tables.h"
+#include "sim/event_queue.h"
+#include "sim/rates.h"
+#include "sim/result.h"
+#include "sim/timeline.h"
+
+namespace flopcast {
+
+inline constexpr std::uint32_t kNoRow = 0xffffffffu;
+
+enum class StreamState : std::uint8_t {
+  ready,  // in the list of streams to go on
+  computing,
+  joining,       // in a collective that waits for members
+  transferring,  // in a collective or send under way
+  receiving,     // in a recv; `flight` says whether the message is under way
+  blocked,       // waits for an event of its rank
+  finished,
+};
+
+struct StreamRow {
+  RankId rank{};
+  std::uint16_t number = 0;
+  StreamState state = StreamState::ready;
+  std::uint32_t cursor = 0;       // the current op
+  std::uint32_t end = 0;          // past the last
+  std::uint32_t next = kNoRow;    // in the list of an event, a gathering collective or a flight
+  std::uint32_t flight = kNoRow;  // what it takes part in
+  SimTime begin;                  // when it reached the current op
+
+  // compute op only
+  Seconds remaining;    // at full speed, at `since`
+  double progress = 1;  // seconds done per second
+  SimTime since{};
+  Ticket ticket = kNoTicket;
+};
+
+/// What a standing compute stream is charged to.
+enum class StallKind : std::uint8_t { none, exposed, waiting };
+struct Stall {
+  StallKind kind = StallKind::none;
+  CategoryId category{};
+
+  friend bool operator==(const Stall&, const Stall&) = default;
+};
+
+struct RankRow {
+  std::uint32_t unfinished = 0;  // streams
+  double share = 0;  // of the GPU, taken by communication; compute ops are rated with it
+  Stall stall;
+  SimTime stall_since;
+  std::int64_t memory = 0;      // bytes, all pools
+  bool touched = false;         // in touched_
+  bool memory_changed = false;  // in this instant
+  bool share_changed = false;   // in rerated_
+};
+
+struct EventRow {
+  bool recorded = false;
+  std::uint32_t waiters = kNoRow;  // list of streams
+};
+
+/// A collective between its first arrival and its start.
+struct Gathering {
+  std::uint32_t arrived = 0;
+  std::uint32_t streams = kNoRow;  // list
+  std::uint32_t transfer = 0;
+  std::uint32_t round = 1;  // the n-th collective of the group
+  bool under_way = false;   // the one before has not ended
+};
+
+/// A collective or message on its way.
+struct Flight {
+  GroupId group{};
+  std::uint32_t transfer = 0;
+  bool message = false;
+  std::uint32_t streams = kNoRow;  // list: members, or the sender
+  SimTime start{};
+  Bytes remaining{};  // at `since`
+  BytesPerSecond rate{};
+  SimTime since{};
+  Ticket ticket = kNoTicket;
+};
+
+/// One (group, tag) whose send and recv have not both ended.
+struct Message {
+  std::uint32_t tag = 0;
+  std::uint32_t flight = kNoRow;    // kNoRow before the send and after the arrival
+  std::uint32_t receiver = kNoRow;  // stream that waits for it
+  bool sent = false;
+};
+
+class EngineState {
+ public:
+  EngineState(const Workload& workload, TimelineSink* sink);
+  Result run();
+
+ private:
+  // engine.cpp
+  void handle(const Event& event);
+  void drain_ready();
+  void apply_rates();
+  Result finish();
+
+  // engine_streams.cpp: the programs
+  void advance(std::uint32_t stream);
+  bool execute(std::uint32_t stream, const Op& op);
+  void start_compute(std::uint32_t stream, const Op& op);
+  void rate_compute(StreamRow& row, std::uint32_t stream);
+  void rerate_ranks();
+  void finish_compute(std::uint32_t stream);
+  void record_event(StreamRow& row, const Op& op);
+  bool wait_for_event(std::uint32_t stream, const Op& op);
+  void change_memory(RankId rank, const Op& op);
+  void go_on(std::uint32_t stream);
+
+  // engine_communication.cpp
+  void join_collective(std::uint32_t stream, const Op& op);
+  void start_collective(GroupId group);
+  void start_send(std::uint32_t stream, const Op& op);
+  bool start_recv(std::uint32_t stream, const Op& op);
+  std::uint32_t launch(const Flight& flight);
+  void start_transfer(std::uint32_t flight);
+  void finish_transfer(std::uint32_t flight);
+  void deliver(const Flight& flight, std::uint32_t row);
+  void end_communication(std::uint32_t stream, SimTime start, Bytes moved);
+  void share_ranks(const Flight& flight, bool take);
+
+  // engine_accounting.cpp
+  void touch(RankId rank);
+  void settle_touched();
+  Stall stall_of(RankId rank) const;
+  void change_stall(RankId rank, Stall stall);
+  void note_memory_peak(RankId rank);
+  void note_link(LinkId link);
+  void note_span(const StreamRow& row, SimTime start);
+  CategoryTime& time_of(const StreamRow& row, CategoryId category);
+
+  // engine_deadlock.cpp
+  [[noreturn]] void abort_deadlocked() const;
+  std::string describe(const StreamRow& row) const;
+
+  const Op& op_of(const StreamRow& row) const { return tables_.ops[row.cursor]; }
+  EventRow& event_row(RankId rank, const Op& op) {
+    return events_[tables_.rank_events[index_of(rank)] + op.row];
+  }
+
+  const EngineTables tables_;
+  TimelineSink* const sink_;
+  SimTime now_;
+  EventQueue queue_;
+  RateSolver rates_;
+  Result result_;
+
+  std::vector<StreamRow> streams_;
+  std::vector<RankRow> ranks_;
+  std::vector<EventRow> events_;
+  std::vector<Gathering> gatherings_;           // by group
+  std::vector<std::uint32_t> joined_round_;     // by slot row: last collective that it joined
+  std::vector<std::vector<Message>> messages_;  // by group, oldest first
+  std::vector<Flight> flights_;
+  std::vector<std::uint32_t> free_flights_;
+  std::vector<std::vector<double>> shares_;  // by rank, of running communication, above zero
+  std::vector<std::int64_t> pool_bytes_;     // by rank and pool
+  std::vector<SimTime> link_since_;          // last change of the link's load
+  std::vector<double> link_load_;            // bytes/s since then
+  std::uint64_t unfinished_ = 0;             // streams
+
+  std::vector<std::uint32_t> ready_;
+  std::vector<RankId> touched_;
+  std::vector<RankId> rerated_;
+};
+
+}  // namespace flopcast

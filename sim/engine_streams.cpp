@@ -1,0 +1,135 @@
+// Programs: each stream executes its ops in order until one takes time or has to wait.
+
+#include <algorithm>
+
+#include "sim/check.h"
+#include "sim/engine_state.h"
+
+namespace flopcast {
+
+void EngineState::advance(std::uint32_t stream) {
+  StreamRow& row = streams_[stream];
+  row.begin = now_;
+  touch(row.rank);
+  while (row.cursor != row.end) {
+    if (!execute(stream, op_of(row))) return;
+    ++row.cursor;
+  }
+  row.state = StreamState::finished;
+  --unfinished_;
+  RankRow& rank = ranks_[index_of(row.rank)];
+  if (--rank.unfinished == 0) result_.ranks[index_of(row.rank)].end = now_;
+}
+
+/// True where the op is done at once.
+bool EngineState::execute(std::uint32_t stream, const Op& op) {
+  switch (op.kind) {
+    case OpKind::compute: start_compute(stream, op); return false;
+    case OpKind::collective: join_collective(stream, op); return false;
+    case OpKind::send: start_send(stream, op); return false;
+    case OpKind::recv: return start_recv(stream, op);
+    case OpKind::record: record_event(streams_[stream], op); return true;
+    case OpKind::wait: return wait_for_event(stream, op);
+    case OpKind::allocate:
+    case OpKind::release: change_memory(streams_[stream].rank, op); return true;
+  }
+  return false;
+}
+
+/// The current op is done: the stream goes on to the next within this instant.
+void EngineState::go_on(std::uint32_t stream) {
+  StreamRow& row = streams_[stream];
+  row.state = StreamState::ready;
+  ++row.cursor;
+  ready_.push_back(stream);
+}
+
+void EngineState::start_compute(std::uint32_t stream, const Op& op) {
+  StreamRow& row = streams_[stream];
+  row.state = StreamState::computing;
+  row.remaining =
+      tables_.source.kernels[op.row].duration / tables_.source.ranks[index_of(row.rank)].speed;
+  row.since = now_;
+  rate_compute(row, stream);
+}
+
+/// Progress from now on, by the share of the GPU that communication leaves.
+void EngineState::rate_compute(StreamRow& row, std::uint32_t stream) {
+  row.progress = 1 - ranks_[index_of(row.rank)].share;
+  row.ticket = row.progress > 0 ? queue_.push(after(now_, row.remaining / row.progress),
+                                              EventKind::kernel_done, stream)
+                                : kNoTicket;
+}
+
+/// Communication started or ended on these ranks in this instant: rates their compute ops anew.
+void EngineState::rerate_ranks() {
+  for (const RankId id : rerated_) {
+    RankRow& rank = ranks_[index_of(id)];
+    rank.share_changed = false;
+    const auto& shares = shares_[index_of(id)];
+    const double share = shares.empty() ? 0 : *std::max_element(shares.begin(), shares.end());
+    if (share == rank.share) continue;
+    rank.share = share;
+    const Rows rows = tables_.rank_streams[index_of(id)];
+    for (std::uint32_t stream = rows.begin; stream != rows.end; ++stream) {
+      StreamRow& row = streams_[stream];
+      if (row.state != StreamState::computing) continue;
+      const Seconds done = to_seconds(now_ - row.since) * row.progress;
+      row.remaining = done < row.remaining ? row.remaining - done : Seconds{};
+      row.since = now_;
+      rate_compute(row, stream);
+    }
+  }
+  rerated_.clear();
+}
+
+void EngineState::finish_compute(std::uint32_t stream) {
+  StreamRow& row = streams_[stream];
+  const Op& op = op_of(row);
+  RankSummary& summary = result_.ranks[index_of(row.rank)];
+  const SimTime took = now_ - row.begin;
+  time_of(row, op.category).busy += took;
+  if (row.number == kComputeStream) summary.compute_busy += took;
+  if (row.since != row.begin || row.progress != 1) {
+    const Seconds alone =
+        tables_.source.kernels[op.row].duration / tables_.source.ranks[index_of(row.rank)].speed;
+    summary.slowdown += std::max(SimTime{}, took - after(SimTime{}, alone));
+  }
+  ++summary.ops_by_category[static_cast<std::size_t>(op.category)];
+  row.ticket = kNoTicket;
+  note_span(row, row.begin);
+  go_on(stream);
+}
+
+void EngineState::record_event(StreamRow& row, const Op& op) {
+  EventRow& event = event_row(row.rank, op);
+  event.recorded = true;
+  while (event.waiters != kNoRow) {
+    const std::uint32_t waiter = event.waiters;
+    event.waiters = streams_[waiter].next;
+    go_on(waiter);
+  }
+}
+
+bool EngineState::wait_for_event(std::uint32_t stream, const Op& op) {
+  StreamRow& row = streams_[stream];
+  EventRow& event = event_row(row.rank, op);
+  if (event.recorded) return true;
+  row.state = StreamState::blocked;
+  row.next = event.waiters;
+  event.waiters = stream;
+  return false;
+}
+
+void EngineState::change_memory(RankId id, const Op& op) {
+  RankRow& rank = ranks_[index_of(id)];
+  const std::int64_t change = op.kind == OpKind::allocate ? op.size : -op.size;
+  std::int64_t& pool =
+      pool_bytes_[index_of(id) * tables_.pools + static_cast<std::size_t>(op.category)];
+  pool += change;
+  rank.memory += change;
+  FLOPCAST_CHECK(pool >= 0, "no more memory is released than was allocated");
+  rank.memory_changed = true;
+}
+
+}  // namespace flopcast

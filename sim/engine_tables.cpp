@@ -1,0 +1,188 @@
+#include "sim/engine_tables.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/check.h"
+
+namespace flopcast {
+namespace {
+
+constexpr std::uint32_t kNotRecorded = 0xffffffffu;
+
+std::uint32_t row_count(std::size_t size) {
+  FLOPCAST_CHECK(size < kNotRecorded, "a table has fewer than 2^32 - 1 rows");
+  return static_cast<std::uint32_t>(size);
+}
+
+void check_costs(const Workload& workload) {
+  for (const Kernel& kernel : workload.kernels) {
+    FLOPCAST_CHECK(kernel.duration.value >= 0, "a kernel takes time");
+  }
+  for (const Transfer& transfer : workload.transfers) {
+    FLOPCAST_CHECK(transfer.latency.value >= 0, "a latency is not negative");
+    FLOPCAST_CHECK(transfer.size.value >= 0 && std::isfinite(transfer.size.value),
+                   "a transfer has a size");
+    FLOPCAST_CHECK(transfer.size.value == 0 || transfer.solo_rate.value > 0,
+                   "a transfer with bytes makes progress");
+    FLOPCAST_CHECK(transfer.compute_share >= 0 && transfer.compute_share <= 1,
+                   "a share of the GPU is within 0..1");
+  }
+}
+
+/// Appends the loads with each link once and without those of weight zero.
+void append_merged(const std::vector<LinkLoad>& from, std::size_t links,
+                   std::vector<LinkLoad>& to) {
+  const std::size_t first = to.size();
+  for (const LinkLoad& load : from) {
+    FLOPCAST_CHECK(index_of(load.link) < links, "a group loads a link of the table");
+    FLOPCAST_CHECK(load.weight >= 0 && std::isfinite(load.weight), "a load has a weight");
+    if (load.weight > 0) to.push_back(load);
+  }
+  const auto begin = to.begin() + static_cast<std::ptrdiff_t>(first);
+  std::sort(begin, to.end(), [](const LinkLoad& a, const LinkLoad& b) { return a.link < b.link; });
+  auto last = begin;
+  for (auto it = begin; it != to.end(); ++it) {
+    if (it == begin) continue;
+    if (it->link == last->link) {
+      last->weight += it->weight;
+    } else {
+      *++last = *it;
+    }
+  }
+  if (begin != to.end()) to.erase(last + 1, to.end());
+}
+
+}  // namespace
+
+EngineTables::EngineTables(const Workload& workload)
+    : source(workload),
+      categories(workload.category_names.size()),
+      pools(workload.pool_names.size()) {
+  check_costs(workload);
+  for (const Program& program : workload.programs) lay_out_program(program);
+  for (const Group& group : workload.groups) lay_out_group(group);
+  for (std::size_t i = 0; i < workload.ranks.size(); ++i) {
+    lay_out_rank(workload.ranks[i], RankId{static_cast<std::uint32_t>(i)});
+  }
+}
+
+std::span<const LinkLoad> EngineTables::loads_of(GroupId group, std::uint8_t pattern) const {
+  const Rows patterns = group_patterns[index_of(group)];
+  if (patterns.size() == 0) return {};  // a group that loads no modelled link
+  FLOPCAST_CHECK(pattern < patterns.size(), "the group has the pattern of its transfer");
+  const Rows list = load_lists[patterns.begin + pattern];
+  return {loads.data() + list.begin, list.size()};
+}
+
+void EngineTables::lay_out_program(const Program& program) {
+  const std::uint32_t first_stream = row_count(program_stream_ops.size());
+  const std::uint32_t first_event = row_count(event_recorder.size());
+  event_recorder.resize(first_event + program.events, kNotRecorded);
+  slot_use_.emplace_back();
+  for (std::size_t stream = 0; stream < program.streams.size(); ++stream) {
+    const std::uint32_t first_op = row_count(ops.size());
+    for (const Op& op : program.streams[stream]) {
+      check_op(op, program);
+      ops.push_back(op);
+      if (op.kind != OpKind::record) continue;
+      std::uint32_t& recorder = event_recorder[first_event + op.row];
+      FLOPCAST_CHECK(recorder == kNotRecorded, "an event is recorded once");
+      recorder = row_count(stream);
+    }
+    program_stream_ops.push_back({first_op, row_count(ops.size())});
+  }
+  for (std::size_t event = first_event; event < event_recorder.size(); ++event) {
+    FLOPCAST_CHECK(event_recorder[event] != kNotRecorded, "an event is recorded");
+  }
+  program_streams.push_back({first_stream, row_count(program_stream_ops.size())});
+  program_events.push_back({first_event, row_count(event_recorder.size())});
+}
+
+void EngineTables::check_op(const Op& op, const Program& program) {
+  const auto use_slot = [&]() -> SlotUse& {
+    auto& uses = slot_use_.back();
+    if (op.slot >= uses.size()) uses.resize(op.slot + std::size_t{1});
+    return uses[op.slot];
+  };
+  const auto category = static_cast<std::size_t>(op.category);
+  switch (op.kind) {
+    case OpKind::compute:
+      FLOPCAST_CHECK(op.row < source.kernels.size(), "a compute op names a kernel of the table");
+      categories = std::max(categories, category + 1);
+      return;
+    case OpKind::collective:
+    case OpKind::send:
+      FLOPCAST_CHECK(op.row < source.transfers.size(), "an op names a transfer of the table");
+      (op.kind == OpKind::send ? use_slot().send : use_slot().collective) = true;
+      categories = std::max(categories, category + 1);
+      return;
+    case OpKind::recv:
+      use_slot().recv = true;
+      categories = std::max(categories, category + 1);
+      return;
+    case OpKind::record:
+    case OpKind::wait:
+      FLOPCAST_CHECK(op.row < program.events, "an op names an event of its program");
+      return;
+    case OpKind::allocate:
+    case OpKind::release:
+      FLOPCAST_CHECK(op.size >= 0, "memory ops have a size");
+      pools = std::max(pools, category + 1);
+      return;
+  }
+}
+
+void EngineTables::lay_out_group(const Group& group) {
+  std::vector<RankId> members = group.members;
+  for (const RankId member : members) {
+    FLOPCAST_CHECK(index_of(member) < source.ranks.size(), "a group's members are ranks");
+  }
+  std::sort(members.begin(), members.end());
+  members.erase(std::unique(members.begin(), members.end()), members.end());
+  group_members.push_back(row_count(members.size()));
+  sorted_members_.push_back(std::move(members));
+
+  const std::uint32_t first_list = row_count(load_lists.size());
+  for (const auto& list : group.loads) {
+    const std::uint32_t first_load = row_count(loads.size());
+    append_merged(list, source.links.size(), loads);
+    load_lists.push_back({first_load, row_count(loads.size())});
+  }
+  group_patterns.push_back({first_list, row_count(load_lists.size())});
+}
+
+void EngineTables::lay_out_rank(const Rank& rank, RankId id) {
+  FLOPCAST_CHECK(index_of(rank.program) < program_streams.size(), "a rank has a program");
+  FLOPCAST_CHECK(rank.speed > 0 && std::isfinite(rank.speed), "a rank makes progress");
+  check_slots(rank, id);
+  const std::uint32_t first = streams;
+  streams = row_count(std::size_t{streams} + program_streams[index_of(rank.program)].size());
+  rank_streams.push_back({first, streams});
+  rank_events.push_back(events);
+  events = row_count(std::size_t{events} + program_events[index_of(rank.program)].size());
+  rank_slots.push_back(slots);
+  slots = row_count(slots + rank.groups.size());
+}
+
+void EngineTables::check_slots(const Rank& rank, RankId id) const {
+  const auto& uses = slot_use_[index_of(rank.program)];
+  for (std::size_t slot = 0; slot < uses.size(); ++slot) {
+    const SlotUse use = uses[slot];
+    if (!use.collective && !use.send && !use.recv) continue;
+    FLOPCAST_CHECK(slot < rank.groups.size(), "a rank has the groups that its program uses");
+    const std::uint32_t group = index_of(rank.groups[slot]);
+    FLOPCAST_CHECK(group < source.groups.size(), "a slot in use holds a group of the table");
+    const auto& sorted = sorted_members_[group];
+    FLOPCAST_CHECK(std::binary_search(sorted.begin(), sorted.end(), id),
+                   "a rank is a member of the groups that it uses");
+    const auto& members = source.groups[group].members;
+    if (use.send || use.recv) {
+      FLOPCAST_CHECK(members.size() == 2, "messages go from one member of a pair to the other");
+      FLOPCAST_CHECK(!use.send || members[0] == id, "the first of a pair sends");
+      FLOPCAST_CHECK(!use.recv || members[1] == id, "the second of a pair receives");
+    }
+  }
+}
+
+}  // namespace flopcast

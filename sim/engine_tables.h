@@ -1,0 +1,72 @@
+#pragma once
+
+// A workload laid out for the loop: checked, flat, constant during a run.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sim/program.h"
+#include "sim/workload.h"
+
+namespace flopcast {
+
+/// Half-open range of rows.
+struct Rows {
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+
+  std::uint32_t size() const { return end - begin; }
+};
+
+struct EngineTables {
+  explicit EngineTables(const Workload& workload);
+
+  std::uint32_t stream_row(RankId rank, std::uint32_t number) const {
+    return rank_streams[index_of(rank)].begin + number;
+  }
+  GroupId group_of(RankId rank, std::uint16_t slot) const {
+    return source.ranks[index_of(rank)].groups[slot];
+  }
+  std::span<const LinkLoad> loads_of(GroupId group, std::uint8_t pattern) const;
+
+  const Workload& source;
+
+  std::vector<Op> ops;                        // of all programs, stream by stream
+  std::vector<Rows> program_stream_ops;       // in `ops`, by program_streams
+  std::vector<Rows> program_streams;          // in `program_stream_ops`, by program
+  std::vector<Rows> program_events;           // in `event_recorder`, by program
+  std::vector<std::uint32_t> event_recorder;  // number of the stream that records the event
+
+  std::vector<Rows> rank_streams;          // rows of streams, by rank
+  std::vector<std::uint32_t> rank_events;  // first row of events, by rank
+  std::vector<std::uint32_t> rank_slots;   // first row of slots, by rank
+  std::uint32_t streams = 0;
+  std::uint32_t events = 0;
+  std::uint32_t slots = 0;
+
+  std::vector<std::uint32_t> group_members;  // distinct members, by group
+  std::vector<LinkLoad> loads;               // each link once, weights above zero
+  std::vector<Rows> load_lists;              // in `loads`, by group_patterns
+  std::vector<Rows> group_patterns;          // in `load_lists`, by group
+
+  std::size_t categories = 0;  // named or used
+  std::size_t pools = 0;
+
+ private:
+  struct SlotUse {
+    bool collective = false;
+    bool send = false;
+    bool recv = false;
+  };
+  void lay_out_program(const Program& program);
+  void check_op(const Op& op, const Program& program);
+  void lay_out_group(const Group& group);
+  void lay_out_rank(const Rank& rank, RankId id);
+  void check_slots(const Rank& rank, RankId id) const;
+
+  std::vector<std::vector<SlotUse>> slot_use_;       // by program and slot
+  std::vector<std::vector<RankId>> sorted_members_;  // by group
+};
+
+}  // namespace flopcast
