@@ -1,0 +1,177 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "calibration/profile.h"
+#include "sim/check.h"
+
+namespace flopcast {
+namespace {
+
+std::size_t index_of(DataType type) { return static_cast<std::size_t>(type); }
+
+struct Tile {
+  double m;
+  double n;
+};
+
+// Output tiles and split-K factors among which a library's heuristics choose.
+constexpr std::array kTiles{Tile{256, 128}, Tile{128, 256}, Tile{128, 128},
+                            Tile{128, 64},  Tile{64, 128},  Tile{64, 64}};
+constexpr std::array kSplits{1.0, 2.0, 4.0, 8.0};
+constexpr Bytes kPartialSum = bytes(4);  // split-K adds up in fp32
+
+// Reuse of operands in a tile: I = Tm Tn / (Tm + Tn), saturating at c_tile, 1 for 256 x 128.
+double tile_efficiency(Tile tile, double c_tile) {
+  const auto part = [c_tile](Tile t) {
+    const double intensity = t.m * t.n / (t.m + t.n);
+    return intensity / (intensity + c_tile);
+  };
+  return part(tile) / part(kTiles.front());
+}
+
+Seconds compute_time(const GemmCurve& curve, const GemmShape& shape, FlopsPerSecond rate_per_sm,
+                     int sms, BytesPerSecond achieved_bandwidth) {
+  const auto m = static_cast<double>(shape.m);
+  const auto n = static_cast<double>(shape.n);
+  const auto k = static_cast<double>(shape.k);
+  const auto batch = static_cast<double>(shape.batch);
+  Seconds best{std::numeric_limits<double>::infinity()};
+  for (const Tile tile : kTiles) {
+    const double tiles = std::ceil(m / tile.m) * std::ceil(n / tile.n) * batch;
+    const FlopsPerSecond rate = rate_per_sm * tile_efficiency(tile, curve.c_tile);
+    for (const double split : kSplits) {
+      const double full = tiles * split / sms;
+      const double waves =
+          (1 - curve.q_wave) * std::max(full, 1.0) + curve.q_wave * std::ceil(full);
+      Seconds time = waves * flops(2 * tile.m * tile.n * (k / split + curve.k0)) / rate;
+      if (split > 1) {
+        time += kPartialSum * (m * n * batch * split) / (2 * achieved_bandwidth);
+      }
+      best = std::min(best, time);
+    }
+  }
+  return best;
+}
+
+// Operands in `type`, the result in two bytes at least.
+Bytes gemm_traffic(DataType type, const GemmShape& shape) {
+  const auto m = static_cast<double>(shape.m);
+  const auto n = static_cast<double>(shape.n);
+  const auto k = static_cast<double>(shape.k);
+  const Bytes result = std::max(element_size(type), bytes(2));
+  return (element_size(type) * (m * k + k * n) + result * (m * n)) *
+         static_cast<double>(shape.batch);
+}
+
+Seconds soft_maximum(Seconds a, Seconds b, double p) {
+  const Seconds larger = std::max(a, b);
+  if (larger.value <= 0) {
+    return larger;
+  }
+  const double ratio = std::min(a, b) / larger;
+  return larger * std::pow(1 + std::pow(ratio, p), 1 / p);
+}
+
+DataType stand_in(DataType type) {
+  switch (type) {
+    case DataType::fp32:
+    case DataType::tf32:
+    case DataType::fp16:
+    case DataType::bf16: return DataType::bf16;
+    case DataType::fp8:
+    case DataType::mxfp8:
+    case DataType::nvfp4: return DataType::fp8;
+  }
+  return type;
+}
+
+DataType attention_type(DataType type) {
+  switch (type) {
+    case DataType::fp32: return DataType::tf32;
+    case DataType::tf32: return DataType::tf32;
+    case DataType::fp16: return DataType::fp16;
+    case DataType::bf16:
+    case DataType::fp8:
+    case DataType::mxfp8:
+    case DataType::nvfp4: return DataType::bf16;
+  }
+  return type;
+}
+
+}  // namespace
+
+Flops attention_flops(const AttentionShape& shape, AttentionPass pass) {
+  const double pairs = static_cast<double>(shape.batch) * static_cast<double>(shape.heads) *
+                       static_cast<double>(shape.queries) * static_cast<double>(shape.keys);
+  const Flops forward = flops(2 * pairs * static_cast<double>(shape.qk_dim + shape.v_dim)) *
+                        (shape.causal ? 0.5 : 1.0);
+  switch (pass) {
+    case AttentionPass::forward: return forward;
+    // Five products instead of two: scores again, dV, dP, dQ, dK (Dao et al., 2205.14135).
+    case AttentionPass::backward: return 2.5 * forward;
+  }
+  return forward;
+}
+
+bool has_gemm(const Profile& profile, DataType type) {
+  return profile.peak_dense[index_of(type)] &&
+         (profile.gemm[index_of(type)] || profile.gemm[index_of(stand_in(type))]);
+}
+
+TimeEstimate gemm_time(const Profile& profile, DataType type, const GemmShape& shape) {
+  FLOPCAST_CHECK(has_gemm(profile, type), "the reader refuses precisions that a profile lacks");
+  if (shape.m <= 0 || shape.n <= 0 || shape.k <= 0 || shape.batch <= 0) {
+    return {.time = {}, .evidence = Evidence::measured};
+  }
+  const bool borrowed = !profile.gemm[index_of(type)];
+  const GemmCurve& curve = *profile.gemm[index_of(borrowed ? stand_in(type) : type)];
+  const FlopsPerSecond rate_per_sm =
+      *profile.peak_dense[index_of(type)] * (curve.eff_inf * profile.level / profile.sms);
+  const BytesPerSecond bandwidth = profile.memory_bandwidth * curve.eff_bw;
+
+  const Seconds compute = compute_time(curve, shape, rate_per_sm, profile.sms, bandwidth);
+  Seconds time = soft_maximum(compute, gemm_traffic(type, shape) / bandwidth, curve.p) + curve.t0;
+  if (curve.eff_quantise_bw) {
+    const double elements = static_cast<double>(shape.m) * static_cast<double>(shape.k) *
+                            static_cast<double>(shape.batch);
+    time += curve.quantise_traffic * elements / (profile.memory_bandwidth * *curve.eff_quantise_bw);
+  }
+  const Evidence own = borrowed ? Evidence::assumed : curve.provenance.evidence;
+  return {.time = time, .evidence = weakest(own, profile.level_provenance.evidence)};
+}
+
+TimeEstimate attention_time(const Profile& profile, DataType type, const AttentionShape& shape,
+                            AttentionPass pass) {
+  const auto& peak = profile.peak_dense[index_of(attention_type(type))];
+  FLOPCAST_CHECK(peak, "the reader refuses precisions that a profile lacks");
+  const AttentionCurve* nearest = nullptr;
+  const auto distance = [&shape](const AttentionCurve& curve) {
+    return std::abs(static_cast<double>(shape.qk_dim - curve.head_dim));
+  };
+  for (const AttentionCurve& curve : profile.attention) {
+    if (curve.pass == pass && (nearest == nullptr || distance(curve) < distance(*nearest))) {
+      nearest = &curve;
+    }
+  }
+  FLOPCAST_CHECK(nearest != nullptr, "the reader wants a curve of each pass");
+  const Flops work = attention_flops(shape, pass);
+  if (work.value <= 0) {
+    return {.time = {}, .evidence = Evidence::measured};
+  }
+  const double saturation = 1 + nearest->s0 / static_cast<double>(shape.keys);
+  const FlopsPerSecond rate = *peak * (nearest->eff_inf * profile.level);
+  return {.time = work * saturation / rate + nearest->t0,
+          .evidence = weakest(nearest->provenance.evidence, profile.level_provenance.evidence)};
+}
+
+TimeEstimate memory_time(const Profile& profile, MemoryKernel kernel, Bytes moved) {
+  const MemoryCurve& curve = profile.memory[static_cast<std::size_t>(kernel)];
+  if (moved.value <= 0) {
+    return {.time = {}, .evidence = Evidence::measured};
+  }
+  return {.time = moved / (profile.memory_bandwidth * curve.efficiency) + curve.t0,
+          .evidence = curve.provenance.evidence};
+}
+
+}  // namespace flopcast

@@ -1,0 +1,226 @@
+#pragma once
+
+// What is known of one kind of GPU and its interconnect by measurement: the curves that turn shapes
+// and sizes into time. A profile is a value, read from a JSON file (calibration/profiles/) by
+// scenarios/; the forms and their fits are described beside each struct.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/collective_kind.h"
+#include "sim/data_type.h"
+#include "sim/evidence.h"
+#include "sim/units.h"
+
+namespace flopcast {
+
+/// Where a group of parameters comes from.
+struct Provenance {
+  Evidence evidence = Evidence::assumed;
+  std::string source;       // file, repository, page; device, driver, method where measured
+  double median_error = 0;  // of the fit on rows that were not fitted, relative; 0 if unknown
+  double p90_error = 0;
+};
+
+/// Tile-and-wave model of a GEMM with a soft maximum of compute and memory time.
+///   compute = min over tiles Tm x Tn and split-K s of
+///             waves * 2 * Tm * Tn * (K/s + k0) / (peak / SMs * eff_inf * e_tile)
+///   w = ceil(M/Tm) * ceil(N/Tn) * s / SMs; waves = (1-q) * max(w, 1) + q * ceil(w)
+///   e_tile = I / (I + c_tile), I = Tm*Tn/(Tm+Tn), relative to the 256x128 tile
+///   split-K > 1 adds 4 s M N bytes of partial sums, written and reduced at 2 * bandwidth * eff_bw
+///   memory = bytes / (bandwidth * eff_bw); time = (compute^p + memory^p)^(1/p) + t0
+/// Form and parameters chosen on aiconfigurator's tables (calibration/README.md).
+struct GemmCurve {
+  double eff_inf = 0;
+  double eff_bw = 0;
+  Seconds t0;
+  double k0 = 0;                          // elements of K
+  double c_tile = 0;                      // elements
+  double q_wave = 0;                      // hardness of wave quantisation, 0..1
+  double p = 0;                           // exponent of the soft maximum
+  std::optional<double> eff_quantise_bw;  // fp8: the quantising passes over the activation
+  Bytes quantise_traffic;                 // and their traffic per element of A
+  Provenance provenance;
+};
+
+enum class AttentionPass : std::uint8_t { forward, backward };
+
+/// Fused attention: time = flops * (1 + s0 / s) / (peak * eff_inf) + t0, s the key length.
+struct AttentionCurve {
+  int head_dim = 128;
+  AttentionPass pass = AttentionPass::forward;
+  double eff_inf = 0;
+  double s0 = 0;  // tokens
+  Seconds t0;
+  Provenance provenance;
+};
+
+/// Kernels that are bound by memory; each reaches its own part of the bandwidth.
+enum class MemoryKernel : std::uint8_t {
+  elementwise,  // residual, bias, dropout, activation, cast: streaming
+  norm_forward,
+  norm_backward,
+  rotary,
+  softmax,    // cross-entropy and unfused attention softmax
+  embedding,  // gather and scatter of rows
+  optimizer,  // fused Adam
+  permute,    // MoE token order
+};
+inline constexpr std::size_t kMemoryKernels = 8;
+
+/// time = bytes moved / (bandwidth * efficiency) + t0
+struct MemoryCurve {
+  double efficiency = 0;
+  Seconds t0;
+  Provenance provenance;
+};
+
+/// Measured times of one collective in one group shape, sizes ascending, times not descending.
+/// Sizes are whole buffers as in nccl-tests. The curve holds only on wires like those it was
+/// measured on, within 5 %.
+struct CollectiveCurve {
+  CollectiveKind kind{};
+  GroupShape shape;
+  BytesPerSecond domain;   // as in NetworkPath
+  BytesPerSecond network;  // as in NetworkPath; 0 inside one domain
+  std::vector<Bytes> sizes;
+  std::vector<Seconds> times;
+  Provenance provenance;
+};
+
+/// One way in which an algorithm uses one tier of links. With `latency` L the sum of the steps and
+/// `transfer` T = bytes / (bandwidth * efficiency):
+///   time = L + T + ramp * sqrt(L * T)
+/// A buffer cut into the best number of pieces, pipelined over the steps, takes (sqrt L + sqrt
+/// T)^2, ramp = 2; NCCL keeps several pieces under way, which makes it smaller. This is the slow
+/// ramp between 64 KB and 1 GB that no alpha-beta line has. Fitted: tools/scripts/make_profile.py.
+struct TierParameters {
+  Seconds base;           // launch and protocol, once
+  Seconds hop;            // one step of a ring, one level of a tree, one peer of an all-to-all
+  double efficiency = 0;  // reached part of the tier's bandwidth at large sizes
+  double ramp = 0;
+  Provenance provenance;
+};
+
+/// Reductions in the switch (NVLS, Hopper and later): in one domain, and in each domain of a tree
+/// over several. A rank sends its buffer once and receives the result once.
+struct SwitchReduction {
+  TierParameters domain;
+  TierParameters tree;  // NVLS-tree: base and hop of the levels, efficiency of the network
+};
+
+/// Part of the SMs that a running NCCL kernel occupies: one per channel.
+struct ComputeShare {
+  double domain = 0;          // collectives inside a domain
+  double network = 0;         // collectives that cross domains
+  double point_to_point = 0;  // send/recv
+  Provenance provenance;
+};
+
+/// How NCCL's algorithms behave on this GPU and interconnect where no curve was measured.
+struct NetworkModel {
+  TierParameters domain;   // ring inside one domain
+  TierParameters network;  // ring over several domains; its steps inside cost domain.hop
+  TierParameters tree;     // double binary tree over domains, chains inside
+  std::optional<SwitchReduction> switch_reduction;
+  TierParameters direct;          // all-to-all inside one domain
+  TierParameters direct_network;  // all-to-all over several
+  TierParameters pair;            // send/recv inside a domain
+  TierParameters pair_network;    // send/recv between domains
+  /// Exponent of the soft maximum of the times in both tiers. 4 on H100: rings over 8 NICs of 50
+  /// GB/s reach 320 GB/s although NVLink alone gives 365 and the NICs 390.
+  double hardness = 4;
+  ComputeShare compute_share;
+};
+
+struct Profile {
+  std::string name;
+  std::string gpu;  // catalogue name of the GPU it was made on
+  std::string date;
+  std::string description;
+  double level = 1;  // scales all compute: a site's clocks and power against the fits
+  Provenance level_provenance;
+
+  std::array<std::optional<FlopsPerSecond>, kDataTypes.size()> peak_dense;  // reference of eff_*
+  int sms = 0;
+  BytesPerSecond memory_bandwidth;
+
+  std::array<std::optional<GemmCurve>, kDataTypes.size()> gemm;  // by DataType
+  std::vector<AttentionCurve> attention;
+  std::array<MemoryCurve, kMemoryKernels> memory;  // by MemoryKernel
+  Seconds launch;                                  // host time per kernel of an eager framework
+  Provenance launch_provenance;
+
+  NetworkModel network;
+  std::vector<CollectiveCurve> curves;
+};
+
+/// A time and how well it is known.
+struct TimeEstimate {
+  Seconds time;
+  Evidence evidence = Evidence::assumed;
+};
+
+/// C[m,n] = A[m,k] B[k,n], `batch` times in one kernel.
+struct GemmShape {
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::int64_t batch = 1;
+};
+
+struct AttentionShape {
+  std::int64_t batch = 1;
+  std::int64_t heads = 0;    // query heads on this rank
+  std::int64_t queries = 0;  // tokens
+  std::int64_t keys = 0;     // tokens
+  std::int64_t qk_dim = 128;
+  std::int64_t v_dim = 128;
+  bool causal = true;
+};
+
+/// 2 b h q k (qk_dim + v_dim) forward, 2.5 times that backward (scores are computed again); half of
+/// it under a causal mask.
+Flops attention_flops(const AttentionShape& shape, AttentionPass pass);
+
+/// Whether a GEMM of this type can be timed: the profile has its peak, and its curve or one to
+/// borrow.
+bool has_gemm(const Profile& profile, DataType type);
+
+/// A type without a curve borrows one: fp16, tf32 and fp32 that of bf16, block-scaled formats that
+/// of fp8; the answer is then assumed. Requires has_gemm.
+TimeEstimate gemm_time(const Profile& profile, DataType type, const GemmShape& shape);
+/// By the curve of the nearest head dimension; 8-bit and 4-bit models compute attention in bf16.
+TimeEstimate attention_time(const Profile& profile, DataType type, const AttentionShape& shape,
+                            AttentionPass pass);
+TimeEstimate memory_time(const Profile& profile, MemoryKernel kernel, Bytes moved);
+
+/// The wires a group has for itself: bandwidths of one direction.
+struct NetworkPath {
+  BytesPerSecond domain;   // of one rank into its NVLink domain
+  BytesPerSecond network;  // of one node for this group: of all NICs that its members use
+  Seconds network_hop;     // switches and cables, one way, between the farthest members
+};
+
+/// A collective alone on the machine: latency, then `sent` bytes per rank at `rate`.
+struct CollectiveTime {
+  Seconds latency;
+  Bytes sent;           // bus bytes: bus_factor * size
+  BytesPerSecond rate;  // latency + sent / rate is the whole time
+  Evidence evidence = Evidence::assumed;
+
+  Seconds total() const { return sent.value > 0 ? latency + sent / rate : latency; }
+};
+
+/// `size` is the whole buffer as nccl-tests counts it. A measured curve of the same kind and shape
+/// is interpolated monotonically in log-log (and says measured); else the NetworkModel answers.
+CollectiveTime collective_time(const Profile& profile, CollectiveKind kind, Bytes size,
+                               GroupShape shape, const NetworkPath& path);
+
+/// Part of the GPU's SMs that the running collective takes from compute.
+double compute_share(const Profile& profile, CollectiveKind kind, GroupShape shape);
+
+}  // namespace flopcast
