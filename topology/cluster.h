@@ -1,0 +1,160 @@
+#pragma once
+
+// The machine: devices and links as a graph, built once from a description and then frozen.
+//
+//   GPU -- node switch (NVLink domain)          one per domain; of a mesh or a PCIe host too
+//   GPU -- NIC                                  PCIe; through the host where GPUs hang on one
+//   NIC -- leaf -- spine group -- core          see topology/fabric.h
+//
+// Cards of one GPU act as one NIC of their joint rate (32 cards for 8 GPUs make 8 NICs), as NCCL
+// spreads its channels over them. A mesh (V100, MI300X) is a switch with each GPU's joint link
+// rate: right for rings and all-to-all over the node, too fast for a lone pair, which a profile's
+// solo rate holds down.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/ids.h"
+#include "sim/units.h"
+#include "topology/fabric.h"
+#include "topology/system.h"
+
+namespace flopcast {
+
+enum class GpuId : std::uint32_t {};     // global GPU number: node * gpus_per_node + local index
+enum class DeviceId : std::uint32_t {};  // vertex of the graph
+
+struct ClusterSpec {
+  System system;
+  int nodes = 1;
+  Fabric fabric;
+};
+
+/// What keeps a description from being built, in the words of the user: "nvlink_domain 6 neither
+/// divides gpus_per_node 8 nor is a multiple of it". Nothing if it is sound.
+std::optional<std::string> problem_of(const ClusterSpec& spec);
+
+enum class DeviceKind : std::uint8_t { gpu, node_switch, host, nic, leaf_switch, spine, core };
+
+constexpr std::string_view to_text(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::gpu: return "gpu";
+    case DeviceKind::node_switch: return "node_switch";
+    case DeviceKind::host: return "host";
+    case DeviceKind::nic: return "nic";
+    case DeviceKind::leaf_switch: return "leaf_switch";
+    case DeviceKind::spine: return "spine";
+    case DeviceKind::core: return "core";
+  }
+  return {};
+}
+
+/// What a link is made of; also the tiers a group can cross, from fast to slow.
+enum class LinkKind : std::uint8_t { nvlink, pcie, nic, leaf_uplink, spine_uplink };
+
+inline constexpr std::array kLinkKinds{LinkKind::nvlink, LinkKind::pcie, LinkKind::nic,
+                                       LinkKind::leaf_uplink, LinkKind::spine_uplink};
+
+constexpr std::string_view to_text(LinkKind kind) {
+  switch (kind) {
+    case LinkKind::nvlink: return "nvlink";
+    case LinkKind::pcie: return "pcie";
+    case LinkKind::nic: return "nic";
+    case LinkKind::leaf_uplink: return "leaf_uplink";
+    case LinkKind::spine_uplink: return "spine_uplink";
+  }
+  return {};
+}
+
+/// Switches between two GPUs whose traffic goes up to this tier: 0 inside a node, then 1, 3, 5.
+constexpr int switches_crossed(LinkKind tier) {
+  switch (tier) {
+    case LinkKind::nvlink: return 0;
+    case LinkKind::pcie: return 0;
+    case LinkKind::nic: return 1;
+    case LinkKind::leaf_uplink: return 3;
+    case LinkKind::spine_uplink: return 5;
+  }
+  return 0;
+}
+
+struct Device {
+  DeviceKind kind;
+  std::uint32_t index;  // number among its kind
+};
+
+/// One direction; links 2k and 2k+1 are the two directions of one pair of devices. Leaf-spine and
+/// spine-core links are trunks: all cables of one leaf, or of one group of spines, in this
+/// direction as one link (ideal spreading over them).
+struct ClusterLink {
+  LinkKind kind;
+  DeviceId from;
+  DeviceId to;
+  BytesPerSecond capacity;
+};
+
+class Cluster {
+ public:
+  /// The description must be sound: problem_of(spec) is nothing.
+  explicit Cluster(ClusterSpec spec);
+
+  const ClusterSpec& spec() const { return spec_; }
+  const FabricPlan& fabric_plan() const { return plan_; }
+  int gpu_count() const { return spec_.nodes * spec_.system.gpus_per_node; }
+  int node_of(GpuId gpu) const;
+  int nvlink_domain_of(GpuId gpu) const;
+  int nic_of(GpuId gpu) const;   // among all NICs; only where there is a network
+  int leaf_of(GpuId gpu) const;  // of its NIC
+  std::span<const Device> devices() const { return devices_; }
+  std::span<const ClusterLink> links() const { return links_; }  // by LinkId
+  std::string name_of(DeviceId device) const;                    // "node 3 gpu 5"
+  std::string name_of(LinkId link) const;                        // "node 3 gpu 5 -> node 3 switch"
+
+  /// Links between a GPU and the switch of its domain, each direction. Only if the domain has two
+  /// GPUs or more.
+  LinkId to_domain(GpuId gpu) const;
+  LinkId from_domain(GpuId gpu) const;
+
+  /// Whether a GPU hands data to the local GPU on the destination's rail, so that it stays on it.
+  bool uses_pxn() const;
+
+  /// Links from one GPU to another, in order. Appended to `route`, which the caller reuses.
+  /// Inside an NVLink domain through its switch, inside a node through the host, else NIC, leaf and
+  /// as far up as needed. On a rail-optimised fabric data for GPU j of another node first crosses
+  /// NVLink to the own node's GPU j (PXN).
+  /// Source: NCCL 2.30.7, PXN level 2 is the default for send/recv (NCCL_P2P_PXN_LEVEL).
+  void append_route(GpuId from, GpuId to, std::vector<LinkId>& route) const;
+
+ private:
+  // First number of each block. Within a block the pair of links or the device of a GPU, NIC, leaf
+  // or spine group is found by its number, so a route needs no search.
+  struct Blocks {
+    std::uint32_t node_switch = 0, host = 0, nic = 0, leaf = 0, spine = 0, core = 0;  // devices
+    std::uint32_t domain_links = 0, host_links = 0, slot_links = 0, nic_links = 0;
+    std::uint32_t leaf_links = 0, spine_links = 0;
+  };
+
+  void add_devices();
+  void add_node_links();
+  void add_fabric_links();
+  std::uint32_t add_block(DeviceKind kind, int count);
+  void add_pair(LinkKind kind, std::uint32_t lower, std::uint32_t upper, BytesPerSecond capacity);
+  void append_exit(GpuId gpu, std::vector<LinkId>& route) const;
+  void append_entry(GpuId gpu, std::vector<LinkId>& route) const;
+  GpuId exit_gpu(GpuId from, GpuId to) const;
+
+  ClusterSpec spec_;
+  FabricPlan plan_;
+  bool domain_switches_ = false;
+  bool hosts_ = false;
+  Blocks first_;
+  std::vector<Device> devices_;
+  std::vector<ClusterLink> links_;
+};
+
+}  // namespace flopcast

@@ -1,0 +1,190 @@
+#include "topology/group_load.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "sim/check.h"
+
+namespace flopcast {
+
+namespace {
+
+// Whole numbers of unit flows by link, so that the order of adding cannot matter. An open-addressed
+// table: most groups touch a handful of links, all-to-all of a large one ten thousands of times.
+class LinkCounts {
+ public:
+  void add(LinkId link, std::uint64_t count) {
+    if (count == 0) return;
+    if (2 * (used_ + 1) > slots_.size()) grow();
+    Slot& slot = find(link);
+    if (slot.count == 0) {
+      slot.link = link;
+      ++used_;
+    }
+    slot.count += count;
+  }
+
+  /// By LinkId, each count divided by `unit`.
+  std::vector<LinkLoad> loads(std::uint64_t unit) const {
+    std::vector<LinkLoad> result;
+    result.reserve(used_);
+    for (const Slot& slot : slots_) {
+      if (slot.count == 0) continue;
+      result.push_back({slot.link, static_cast<double>(slot.count) / static_cast<double>(unit)});
+    }
+    std::ranges::sort(result, {}, [](const LinkLoad& load) { return index_of(load.link); });
+    return result;
+  }
+
+ private:
+  struct Slot {
+    std::uint64_t count = 0;  // 0: free
+    LinkId link{};
+  };
+
+  Slot& find(LinkId link) {
+    const std::size_t mask = slots_.size() - 1;
+    std::size_t i = (index_of(link) * 0x9e3779b1u) & mask;  // Fibonacci hashing
+    while (slots_[i].count != 0 && slots_[i].link != link) i = (i + 1) & mask;
+    return slots_[i];
+  }
+
+  void grow() {
+    std::vector<Slot> old(std::max<std::size_t>(32, 2 * slots_.size()));
+    old.swap(slots_);
+    for (const Slot& slot : old) {
+      if (slot.count != 0) find(slot.link) = slot;
+    }
+  }
+
+  std::vector<Slot> slots_;
+  std::size_t used_ = 0;
+};
+
+void add_route(const Cluster& cluster, GpuId from, GpuId to, LinkCounts& counts,
+               std::vector<LinkId>& route) {
+  route.clear();
+  cluster.append_route(from, to, route);
+  for (const LinkId link : route) counts.add(link, 1);
+}
+
+// Members by domain, domains by the first place of a member, members in the order given.
+std::vector<std::vector<GpuId>> by_domain(const Cluster& cluster, std::span<const GpuId> gpus) {
+  std::vector<std::pair<int, std::size_t>> order;  // domain, place
+  order.reserve(gpus.size());
+  for (std::size_t place = 0; place < gpus.size(); ++place) {
+    order.emplace_back(cluster.nvlink_domain_of(gpus[place]), place);
+  }
+  std::ranges::sort(order);
+  std::vector<std::pair<std::size_t, std::size_t>> runs;  // first place, begin in order
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (i == 0 || order[i].first != order[i - 1].first) runs.emplace_back(order[i].second, i);
+  }
+  std::ranges::sort(runs);
+  std::vector<std::vector<GpuId>> domains;
+  domains.reserve(runs.size());
+  for (const auto& [place, begin] : runs) {
+    std::vector<GpuId>& members = domains.emplace_back();
+    for (std::size_t i = begin; i < order.size() && order[i].first == order[begin].first; ++i) {
+      members.push_back(gpus[order[i].second]);
+    }
+  }
+  return domains;
+}
+
+// One channel per member of the fullest domain; channel k leaves and enters a domain at member
+// k mod g. In a real chain entry and exit are neighbours, swapped from node to node so that each
+// crossing stays on its rail; summed over the channels the loads are the same.
+std::vector<LinkLoad> ring_load(const Cluster& cluster, std::span<const GpuId> gpus) {
+  const std::vector<std::vector<GpuId>> domains = by_domain(cluster, gpus);
+  const auto fullest =
+      std::ranges::max(domains, {}, [](const auto& members) { return members.size(); }).size();
+  const std::size_t channels = domains.size() == 1 ? 1 : fullest;
+  LinkCounts counts;
+  std::vector<LinkId> route;
+  for (std::size_t d = 0; d < domains.size(); ++d) {
+    const std::vector<GpuId>& members = domains[d];
+    for (std::size_t m = 0; members.size() > 1 && m < members.size(); ++m) {
+      const std::size_t exits =
+          domains.size() == 1 ? 0 : (channels - m + members.size() - 1) / members.size();
+      counts.add(cluster.to_domain(members[m]), channels - exits);
+      counts.add(cluster.from_domain(members[m]), channels - exits);
+    }
+    if (domains.size() == 1) break;
+    const std::vector<GpuId>& next = domains[(d + 1) % domains.size()];
+    for (std::size_t k = 0; k < channels; ++k) {
+      add_route(cluster, members[k % members.size()], next[k % next.size()], counts, route);
+    }
+  }
+  return counts.loads(channels);
+}
+
+std::vector<LinkLoad> direct_load(const Cluster& cluster, std::span<const GpuId> gpus) {
+  LinkCounts counts;
+  std::vector<LinkId> route;
+  for (const GpuId from : gpus) {
+    for (const GpuId to : gpus) add_route(cluster, from, to, counts, route);
+  }
+  return counts.loads(gpus.size() - 1);
+}
+
+// Whether all members have one value of a property.
+template <class Property>
+bool share(std::span<const GpuId> gpus, Property property) {
+  return std::ranges::all_of(gpus,
+                             [&](GpuId gpu) { return property(gpu) == property(gpus.front()); });
+}
+
+}  // namespace
+
+std::vector<LinkLoad> group_load(const Cluster& cluster, std::span<const GpuId> gpus,
+                                 LoadPattern pattern) {
+  if (gpus.size() < 2) return {};
+  switch (pattern) {
+    case LoadPattern::ring: return ring_load(cluster, gpus);
+    case LoadPattern::direct: return direct_load(cluster, gpus);
+    case LoadPattern::pair: {
+      LinkCounts counts;
+      std::vector<LinkId> route;
+      add_route(cluster, gpus[0], gpus[1], counts, route);
+      return counts.loads(1);
+    }
+  }
+  return {};
+}
+
+GroupShape group_shape(const Cluster& cluster, std::span<const GpuId> gpus) {
+  std::vector<int> domains;
+  domains.reserve(gpus.size());
+  for (const GpuId gpu : gpus) domains.push_back(cluster.nvlink_domain_of(gpu));
+  std::ranges::sort(domains);
+  GroupShape shape{.ranks_per_node = 1, .nodes = gpus.empty() ? 1 : 0};
+  int run = 0;
+  for (std::size_t i = 0; i < domains.size(); ++i) {
+    const bool fresh = i == 0 || domains[i] != domains[i - 1];
+    if (fresh) ++shape.nodes;
+    run = fresh ? 1 : run + 1;
+    shape.ranks_per_node = std::max(shape.ranks_per_node, run);
+  }
+  return shape;
+}
+
+// By sets, not pairs: if members lie in several domains and in several pods, then some pair differs
+// in both, and likewise further up. So this is linear in the group.
+LinkKind slowest_tier(const Cluster& cluster, std::span<const GpuId> gpus) {
+  const FabricPlan& plan = cluster.fabric_plan();
+  const bool pcie_nodes = cluster.spec().system.node_link == NodeLink::pcie;
+  const auto domain = [&](GpuId gpu) { return cluster.nvlink_domain_of(gpu); };
+  const auto node = [&](GpuId gpu) { return cluster.node_of(gpu); };
+  if (share(gpus, domain)) return pcie_nodes ? LinkKind::pcie : LinkKind::nvlink;
+  if (share(gpus, node)) return LinkKind::pcie;
+  const auto leaf = [&](GpuId gpu) {
+    return cluster.uses_pxn() ? plan.pod_of_node(cluster.node_of(gpu)) : cluster.leaf_of(gpu);
+  };
+  const auto spine_group = [&](GpuId gpu) { return plan.group_of_leaf(cluster.leaf_of(gpu)); };
+  if (share(gpus, leaf)) return LinkKind::nic;
+  return share(gpus, spine_group) ? LinkKind::leaf_uplink : LinkKind::spine_uplink;
+}
+
+}  // namespace flopcast

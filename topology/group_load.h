@@ -1,0 +1,43 @@
+#pragma once
+
+// The load that communication of a group puts on the links of the cluster, and how a group lies on
+// it.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sim/collective_kind.h"
+#include "sim/workload.h"
+#include "topology/cluster.h"
+
+namespace flopcast {
+
+/// Who sends to whom while a group communicates.
+enum class LoadPattern : std::uint8_t {
+  ring,    // neighbours in ring order, one rotation per GPU and rail as NCCL's channels have it
+  direct,  // every member to every other
+  pair,    // first member to second
+};
+
+/// Weights of links per byte that one rank sends, for a group on `gpus` (ring order; ranks of one
+/// NVLink domain are brought together, as NCCL does).
+///   ring: a rank sends one byte to its successor. With g members in a domain, g channels are
+///   rotated so that each member is the exit of one and the entry of one: its NIC carries 1/g out
+///   and 1/g in, its NVLink (g-1)/g out and in. In one domain alone NVLink carries 1 out and in.
+///   Over all 2(n-1)/n S bytes that an all-reduce of S sends per rank of n = gN, each NIC so
+///   carries 2(n-1)/n S/g. Where members share a NIC, their parts add up on it. direct: 1/(n-1)
+///   byte to every other member. pair: one byte from first to second.
+/// Weights of one link are summed. In order of LinkId. Links with equal load have equal weights to
+/// the last bit.
+std::vector<LinkLoad> group_load(const Cluster& cluster, std::span<const GpuId> gpus,
+                                 LoadPattern pattern);
+
+/// Ranks per NVLink domain and number of domains. Uneven groups count the fullest domain.
+GroupShape group_shape(const Cluster& cluster, std::span<const GpuId> gpus);
+
+/// The slowest kind of link that traffic between members crosses. On rails that includes what PXN
+/// saves: a pod of a rail-optimised fabric is one hop wide.
+LinkKind slowest_tier(const Cluster& cluster, std::span<const GpuId> gpus);
+
+}  // namespace flopcast
