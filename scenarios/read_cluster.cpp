@@ -1,0 +1,155 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "scenarios/fields.h"
+#include "scenarios/scenario_parts.h"
+
+namespace flopcast {
+namespace {
+
+// Far beyond any machine; keep products of counts within their types.
+constexpr int kMostPerNode = 1024;
+constexpr int kMostNodes = 1 << 20;
+constexpr std::int64_t kMostGpus = 1 << 20;
+constexpr int kMostPorts = 1 << 16;
+
+void read_peaks(const Node& node, Gpu& gpu) {
+  for (const DataType type : kDataTypes) {
+    if (const auto peak = node.find(to_text(type))) {
+      gpu.peak_dense[static_cast<std::size_t>(type)] = peak->positive_quantity<FlopsPerSecond>();
+    }
+  }
+}
+
+Fabric read_fabric(const std::optional<Node>& node) {
+  Fabric fabric;
+  if (!node) return fabric;
+  const Fields fields(*node, true);
+  fields.kind("kind", fabric.kind, kFabricKinds);
+  fields.count("switch_ports", fabric.switch_ports, 2, kMostPorts);
+  fields.count("spine_group_nodes", fabric.spine_group_nodes, 0, kMostNodes);
+  fields.quantity("hop_latency", fabric.hop_latency);
+  constexpr double kMostOversubscribed = 1000;
+  if (const auto value = node->find("oversubscription")) {
+    fabric.oversubscription = value->number(1, kMostOversubscribed);
+  }
+  if (const auto value = node->find("core_oversubscription")) {
+    fabric.core_oversubscription = value->number(1, kMostOversubscribed);
+  }
+  return fabric;
+}
+
+/// A part of one node: its GPUs with their share of the cards.
+void take_part_of_node(System& system, int gpus) {
+  const int whole = system.gpus_per_node;
+  system.nics = (system.nics * gpus + whole - 1) / whole;
+  system.nvlink_domain =
+      system.nvlink_domain >= whole ? gpus : std::gcd(system.nvlink_domain, gpus);
+  system.gpus_per_node = gpus;
+}
+
+void read_gpus(const Node& node, ClusterSpec& spec) {
+  const int gpus = node.small_integer(1, static_cast<int>(kMostGpus));
+  const int per_node = spec.system.gpus_per_node;
+  if (gpus < per_node) {
+    take_part_of_node(spec.system, gpus);
+    spec.nodes = 1;
+    return;
+  }
+  if (gpus % per_node != 0) {
+    const int below = gpus / per_node * per_node;
+    node.fail(fmt::format("{} GPUs do not fill nodes of {}; nearest: {} or {}", gpus, per_node,
+                          below, below + per_node));
+  }
+  spec.nodes = gpus / per_node;
+}
+
+void read_size(const Node& node, ClusterSpec& spec) {
+  const auto nodes = node.find("nodes");
+  const auto gpus = node.find("gpus");
+  if (nodes && gpus) gpus->fail("\"nodes\" is given too; give one of them");
+  if (gpus) {
+    read_gpus(*gpus, spec);
+    return;
+  }
+  const Node count = node.at("nodes");
+  spec.nodes = count.small_integer(1, kMostNodes);
+  const std::int64_t total = std::int64_t{spec.nodes} * spec.system.gpus_per_node;
+  if (total > kMostGpus) {
+    count.fail(fmt::format("{} nodes have {} GPUs; at most {} can be simulated", spec.nodes, total,
+                           kMostGpus));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> read_sources(const Node& node) {
+  std::vector<std::string> sources;
+  if (const auto source = node.find("source")) sources.push_back(source->text());
+  if (const auto list = node.find("sources")) {
+    for (const Node& source : list->items()) sources.push_back(source.text());
+  }
+  return sources;
+}
+
+Gpu read_gpu(const Node& node, Catalogue& catalogue) {
+  if (node.is_text()) return catalogue.gpu(node);
+  const auto base = node.find("base");
+  Gpu gpu = base ? catalogue.gpu(*base) : Gpu{};
+  const Fields fields(node, base.has_value());
+  fields.text("name", gpu.name);
+  fields.text("description", gpu.description);
+  fields.text("architecture", gpu.architecture);
+  if (const auto peaks = fields.needed("peak_dense")) read_peaks(*peaks, gpu);
+  fields.needed_count("sms", gpu.sms, 1 << 16);
+  fields.needed_quantity("memory", gpu.memory);
+  fields.needed_quantity("memory_bandwidth", gpu.memory_bandwidth);
+  fields.quantity("nvlink", gpu.nvlink);
+  fields.needed_quantity("pcie", gpu.pcie);
+  const auto sources = read_sources(node);
+  if (!sources.empty()) gpu.sources = sources;
+  if (gpu.name.empty()) gpu.name = "custom";
+  node.finish();
+  return gpu;
+}
+
+System read_system(const Node& node, Catalogue& catalogue) {
+  if (node.is_text()) return catalogue.system(node);
+  const auto base = node.find("base");
+  System system = base ? catalogue.system(*base) : System{};
+  const Fields fields(node, base.has_value());
+  fields.text("name", system.name);
+  fields.text("description", system.description);
+  if (const auto gpu = fields.needed("gpu")) system.gpu = read_gpu(*gpu, catalogue);
+  fields.needed_count("gpus_per_node", system.gpus_per_node, kMostPerNode);
+  if (!base) system.nvlink_domain = system.gpus_per_node;
+  fields.count("nvlink_domain", system.nvlink_domain, 1, kMostPerNode);
+  if (const auto link = fields.needed("node_link")) system.node_link = link->one_of(kNodeLinks);
+  if (const auto nics = fields.needed("nics")) system.nics = nics->small_integer(0, kMostPerNode);
+  // Without a card there is no rate to ask for.
+  if (system.nics > 0) fields.needed_quantity("nic_bandwidth", system.nic_bandwidth);
+  fields.kind("network", system.network, kNetworkKinds);
+  const auto sources = read_sources(node);
+  if (!sources.empty()) system.sources = sources;
+  if (system.name.empty()) system.name = "custom";
+  node.finish();
+  return system;
+}
+
+ClusterSpec read_cluster(const Node& node, Catalogue& catalogue) {
+  ClusterSpec spec;
+  spec.system = read_system(node.at("system"), catalogue);
+  const Fields fields(node, true);
+  fields.count("nics", spec.system.nics, 0, kMostPerNode);
+  if (const auto rate = node.find("nic_bandwidth")) {
+    spec.system.nic_bandwidth = rate->positive_quantity<BytesPerSecond>();
+  }
+  read_size(node, spec);
+  spec.fabric = read_fabric(node.find("fabric"));
+  if (const auto problem = problem_of(spec)) node.fail(*problem);
+  return spec;
+}
+
+}  // namespace flopcast

@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "scenarios/fields.h"
+#include "scenarios/scenario_parts.h"
+
+namespace flopcast {
+namespace {
+
+constexpr int kMostRanks = 1 << 20;
+constexpr int kMostStages = 10'000;
+
+constexpr Choice<Dimension> kDimensions[] = {{"tp", Dimension::tp},
+                                             {"cp", Dimension::cp},
+                                             {"ep", Dimension::ep},
+                                             {"dp", Dimension::dp},
+                                             {"pp", Dimension::pp}};
+
+constexpr std::string_view kOrderExample =
+    "an order of tp, cp, ep, dp and pp, innermost first, such as \"tp-cp-ep-dp-pp\"";
+
+RankOrder read_order(const Node& node) {
+  const std::string text = node.text();
+  RankOrder order{};
+  std::size_t filled = 0;
+  std::string_view rest = text;
+  while (true) {
+    const auto dash = rest.find('-');
+    const std::string_view name = rest.substr(0, dash);
+    const auto* const found = std::ranges::find(kDimensions, name, &Choice<Dimension>::name);
+    const bool known = found != std::end(kDimensions);
+    const auto end = order.begin() + static_cast<std::ptrdiff_t>(filled);
+    if (!known || filled == order.size() || std::find(order.begin(), end, found->value) != end) {
+      node.expected(kOrderExample);
+    }
+    order[filled++] = found->value;
+    if (dash == std::string_view::npos) break;
+    rest.remove_prefix(dash + 1);
+  }
+  if (filled != order.size()) node.expected(kOrderExample);
+  return order;
+}
+
+/// "auto": what the other dimensions leave of the GPUs. Where they leave no whole number the rules
+/// of the layout name the dimension that does not divide.
+int read_dp(const std::optional<Node>& node, const ParallelGrid& grid, int gpus) {
+  if (node && !node->is_text()) return node->small_integer(1, kMostRanks);
+  if (node && node->text() != "auto") node->expected("a whole number or \"auto\"");
+  const std::int64_t others = std::int64_t{grid.tp} * grid.cp * grid.pp;
+  return static_cast<int>(std::max<std::int64_t>(1, gpus / others));
+}
+
+}  // namespace
+
+Layout read_parallel(const std::optional<Node>& node, int gpus) {
+  Layout layout;
+  ParallelGrid& grid = layout.grid;
+  if (!node) {
+    grid.dp = gpus;
+    return layout;
+  }
+  const Fields fields(*node, true);
+  fields.count("tp", grid.tp, 1, kMostRanks);
+  fields.count("cp", grid.cp, 1, kMostRanks);
+  fields.count("ep", grid.ep, 1, kMostRanks);
+  fields.count("pp", grid.pp, 1, kMostStages);
+  fields.count("etp", grid.etp, 1, kMostRanks);
+  grid.dp = read_dp(node->find("dp"), grid, gpus);
+  if (const auto order = node->find("order")) grid.order = read_order(*order);
+  fields.count("vpp", layout.vpp, 1, kMostStages);
+  fields.count("zero", layout.zero, 0, 3);
+  fields.flag("sequence_parallel", layout.sequence_parallel);
+  fields.count("micro_batch_group", layout.micro_batch_group, 0, kMostRanks);
+  if (const auto list = node->find("layers_per_stage")) {
+    for (const Node& layers : list->items()) {
+      layout.layers_per_stage.push_back(layers.small_integer(0, kMostStages));
+    }
+  }
+  fields.flag("account_embedding_in_split", layout.account_embedding_in_split);
+  fields.flag("account_loss_in_split", layout.account_loss_in_split);
+  return layout;
+}
+
+}  // namespace flopcast

@@ -1,0 +1,116 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "scenarios/scenario.h"
+#include "scenarios/scenario_parts.h"
+#include "sim/errors.h"
+
+namespace flopcast {
+namespace {
+
+constexpr Choice<Mark> kMarks[] = {{"fit", Mark::fit}, {"test", Mark::test}};
+
+/// The node that a dotted key such as "parallel.tp" names, or the nearest one above it.
+Node node_of(const Node& root, std::string_view key) {
+  Node node = root;
+  while (!key.empty()) {
+    const auto dot = key.find('.');
+    if (!node.is_object()) return node;
+    const auto next = node.find(key.substr(0, dot));
+    if (!next) return node;
+    node = *next;
+    key = dot == std::string_view::npos ? std::string_view() : key.substr(dot + 1);
+  }
+  return node;
+}
+
+/// All broken rules in one message, each at its key.
+void check_layout(const Node& root, const Scenario& scenario, int gpus) {
+  const Job& job = scenario.job;
+  std::vector<std::string> problems;
+  for (const LayoutViolation& violation :
+       layout_violations(job.model, job.layout, job.training.batch, gpus)) {
+    std::string advice;
+    if (!violation.nearest.empty()) {
+      const auto name = violation.key.substr(violation.key.rfind('.') + 1);
+      advice = fmt::format("; nearest legal {}: {}", name, fmt::join(violation.nearest, ", "));
+    }
+    problems.push_back(
+        fmt::format("{}: {}{}", node_of(root, violation.key).place(), violation.problem, advice));
+  }
+  if (!problems.empty()) throw InputError(fmt::format("{}", fmt::join(problems, "\n")));
+}
+
+/// Whether the GPU has the training type at all.
+void check_precision(const Node& root, const Scenario& scenario) {
+  const Gpu& gpu = scenario.cluster.system.gpu;
+  const DataType type = scenario.job.training.precision;
+  if (gpu.peak(type)) return;
+  std::vector<std::string_view> known;
+  for (const DataType other : kDataTypes) {
+    if (gpu.peak(other)) known.push_back(to_text(other));
+  }
+  node_of(root, "training.precision")
+      .fail(
+          fmt::format("{} has no {}; it has {}", gpu.name, to_text(type), fmt::join(known, ", ")));
+}
+
+/// Sizes that are each in range, but not what they make together.
+void check_volume(const Node& root, const Scenario& scenario) {
+  const Transformer& model = scenario.job.model;
+  const BatchShape& batch = scenario.job.training.batch;
+  constexpr double kMostBytes = 1e17;  // of one micro-batch, far below what an int64 holds
+  constexpr double kPerElement = 100;  // bytes kept per token, layer and element of the widest row
+  const auto tokens = static_cast<double>(batch.sequence) * static_cast<double>(batch.micro_batch);
+  const auto widest = static_cast<double>(std::max(model.hidden, model.ffn));
+  double bytes = kPerElement * tokens * widest * static_cast<double>(model.layers);
+  if (!scenario.job.training.framework.fused_attention) {
+    bytes += kPerElement * tokens * static_cast<double>(batch.sequence) *
+             static_cast<double>(model.heads) * static_cast<double>(model.layers);
+  }
+  if (bytes > kMostBytes) {
+    node_of(root, "training.sequence")
+        .fail("the activations of a micro-batch are beyond 10^17 bytes");
+  }
+}
+
+std::string stem(const std::string& file) { return std::filesystem::path(file).stem().string(); }
+
+}  // namespace
+
+Scenario read_scenario_document(const Document& document, const DataFolders& data) {
+  const Node root = document.root();
+  if (!root.is_object()) root.expected("an object");
+  Catalogue catalogue(data.catalogue);
+  Scenario scenario;
+  scenario.file = document.name();
+  const auto name = root.find("name");
+  scenario.name = name ? name->text() : stem(scenario.file);
+  if (const auto text = root.find("description")) scenario.description = text->text();
+  scenario.sources = read_sources(root);
+  if (const auto mark = root.find("mark")) scenario.mark = mark->one_of(kMarks);
+  scenario.job.model = read_model(root.at("model"), catalogue);
+  scenario.cluster = read_cluster(root.at("cluster"), catalogue);
+  const int gpus = scenario.cluster.nodes * scenario.cluster.system.gpus_per_node;
+  scenario.job.layout = read_parallel(root.find("parallel"), gpus);
+  scenario.job.training = read_training(root.at("training"), scenario.job.layout);
+  scenario.job.training.framework = read_framework(root.find("framework"));
+  const auto profile = root.find("profile");
+  scenario.expect = read_expectations(root.find("expect"));
+  scenario.profile = choose_profile(profile, root, scenario.cluster.system.gpu, data);
+  root.finish();
+  check_precision(root, scenario);
+  check_volume(root, scenario);
+  check_layout(root, scenario, gpus);
+  return scenario;
+}
+
+Scenario read_scenario(const std::filesystem::path& file, const std::vector<Override>& overrides,
+                       const DataFolders& data) {
+  Document document = Document::read(file);
+  for (const Override& override : overrides) document.set(override.path, override.value);
+  return read_scenario_document(document, data);
+}
+
+}  // namespace flopcast

@@ -1,0 +1,118 @@
+#include <fmt/format.h>
+
+#include "scenarios/fields.h"
+#include "scenarios/nearest.h"
+#include "scenarios/scenario_parts.h"
+
+namespace flopcast {
+namespace {
+
+constexpr std::int64_t kLongestSequence = 1 << 26;
+constexpr std::int64_t kLargestMicroBatch = 1 << 16;
+constexpr std::int64_t kLargestBatch = 1 << 26;
+constexpr std::int64_t kMostLayers = 10'000;
+constexpr std::int64_t kLargestDivisor = 1 << 20;
+
+constexpr Choice<RecomputeKind> kRecomputeKinds[] = {{"none", RecomputeKind::none},
+                                                     {"selective", RecomputeKind::selective},
+                                                     {"full", RecomputeKind::full}};
+constexpr Choice<ScheduleKind> kSchedules[] = {{"gpipe", ScheduleKind::gpipe},
+                                               {"1f1b", ScheduleKind::one_f_one_b},
+                                               {"interleaved", ScheduleKind::interleaved}};
+// Narrower buffers are not summed by any framework here.
+constexpr std::array kGradientTypes{DataType::fp32, DataType::fp16, DataType::bf16};
+constexpr std::array kParameterTypes{DataType::fp32, DataType::fp16, DataType::bf16, DataType::fp8,
+                                     DataType::mxfp8};
+
+Recompute read_recompute(const Node& node) {
+  Recompute recompute;
+  recompute.kind = (node.is_text() ? node : node.at("kind")).one_of(kRecomputeKinds);
+  if (node.is_text()) return recompute;
+  if (const auto layers = node.find("layers")) {
+    if (recompute.kind != RecomputeKind::full) {
+      layers->fail("only \"full\" recomputes a number of layers");
+    }
+    recompute.layers = layers->integer(1, kMostLayers);
+  }
+  return recompute;
+}
+
+/// What Megatron stores and reduces when nothing else is asked for: parameters in the training
+/// type, gradients in fp32 next to bf16 and in fp16 next to fp16. Source: Megatron-LM d98e8a64,
+/// megatron/training/arguments.py (params_dtype, accumulate_allreduce_grads_in_fp32).
+void set_stored_types(Training& training) {
+  switch (training.precision) {
+    case DataType::fp32:
+    case DataType::tf32:
+      training.parameter_dtype = DataType::fp32;
+      training.gradient_dtype = DataType::fp32;
+      return;
+    case DataType::fp16:
+      training.parameter_dtype = DataType::fp16;
+      training.gradient_dtype = DataType::fp16;
+      return;
+    case DataType::bf16:
+    case DataType::fp8:
+    case DataType::mxfp8:
+    case DataType::nvfp4:
+      training.parameter_dtype = DataType::bf16;
+      training.gradient_dtype = DataType::fp32;
+      return;
+  }
+}
+
+Framework read_preset(const Node& node) {
+  const std::string name = node.text();
+  if (const auto preset = framework_preset(name)) return *preset;
+  const auto names = framework_names();
+  node.fail(fmt::format("no framework {}; known: {}{}", node.shown(), fmt::join(names, ", "),
+                        did_you_mean(name, names)));
+}
+
+}  // namespace
+
+Training read_training(const Node& node, Layout& layout) {
+  Training training;
+  const Fields fields(node, false);
+  fields.needed_count("sequence", training.batch.sequence, kLongestSequence);
+  fields.count("micro_batch", training.batch.micro_batch, 1, kLargestMicroBatch);
+  fields.needed_count("global_batch", training.batch.global_batch, kLargestBatch);
+  fields.kind("precision", training.precision, kDataTypes);
+  set_stored_types(training);
+  fields.kind("parameter_dtype", training.parameter_dtype, kParameterTypes);
+  fields.kind("gradient_dtype", training.gradient_dtype, kGradientTypes);
+  if (const auto recompute = node.find("recompute")) {
+    training.recompute = read_recompute(*recompute);
+  }
+  fields.flag("overlap_grad_reduce", training.overlap_grad_reduce);
+  fields.flag("overlap_param_gather", training.overlap_param_gather);
+  fields.flag("tensor_overlap", training.tensor_overlap);
+  fields.flag("overlap_p2p", training.overlap_p2p);
+  if (const auto bucket = node.find("bucket")) {
+    training.bucket = bucket->positive_quantity<Bytes>();
+  }
+  layout.schedule = layout.vpp > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
+  fields.kind("schedule", layout.schedule, kSchedules);
+  return training;
+}
+
+Framework read_framework(const std::optional<Node>& node) {
+  if (!node) return *framework_preset("megatron");
+  if (node->is_text()) return read_preset(*node);
+  Framework framework = read_preset(node->at("preset"));
+  const Fields fields(*node, true);
+  fields.flag("regather_in_backward", framework.regather_in_backward);
+  fields.flag("overlap_tensor_regather", framework.overlap_tensor_regather);
+  fields.flag("ddp_buckets", framework.ddp_buckets);
+  fields.flag("align_grad_reduce", framework.align_grad_reduce);
+  fields.flag("fused_attention", framework.fused_attention);
+  fields.flag("fused_cross_entropy", framework.fused_cross_entropy);
+  fields.flag("fused_wgrad_accumulation", framework.fused_wgrad_accumulation);
+  fields.flag("blocking_p2p", framework.blocking_p2p);
+  fields.flag("fused_norm", framework.fused_norm);
+  fields.quantity("step_overhead", framework.step_overhead);
+  fields.count("vocab_divisor", framework.vocab_divisor, 1, kLargestDivisor);
+  return framework;
+}
+
+}  // namespace flopcast

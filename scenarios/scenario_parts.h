@@ -1,0 +1,45 @@
+#pragma once
+
+// The parts of a scenario, each read from its object. Internal to the reader; the catalogue's rows
+// are read by the same functions as what a user writes in their place.
+
+#include <string>
+#include <vector>
+
+#include "models/training.h"
+#include "scenarios/catalogue.h"
+#include "scenarios/document.h"
+#include "scenarios/scenario.h"
+#include "topology/cluster.h"
+
+namespace flopcast {
+
+/// A catalogue name, or an object: a whole GPU, or "base" and what differs from it.
+Gpu read_gpu(const Node& node, Catalogue& catalogue);
+System read_system(const Node& node, Catalogue& catalogue);
+/// The same, or the path of a Hugging Face config.json, relative to the file that names it.
+Transformer read_model(const Node& node, Catalogue& catalogue);
+
+ClusterSpec read_cluster(const Node& node, Catalogue& catalogue);
+
+/// "parallel" may be missing. dp "auto" takes the GPUs that tp, cp and pp leave.
+Layout read_parallel(const std::optional<Node>& node, int gpus);
+/// "training": what it says of the schedule goes into the layout.
+Training read_training(const Node& node, Layout& layout);
+Framework read_framework(const std::optional<Node>& node);
+
+/// A shipped profile by name, a file, or an object {"name", "level"}; without a word of it the
+/// shipped one that is named like the GPU. `root` is where its absence is reported.
+Profile choose_profile(const std::optional<Node>& node, const Node& root, const Gpu& gpu,
+                       const DataFolders& data);
+std::vector<Expectation> read_expectations(const std::optional<Node>& node);
+/// "source", a text, and "sources", a list of them.
+std::vector<std::string> read_sources(const Node& node);
+
+/// Whether a text of the user means a file and not a name.
+bool is_file_path(const std::string& text);
+
+/// The whole file, its overrides applied. Asks the document for every key that it knows.
+Scenario read_scenario_document(const Document& document, const DataFolders& data);
+
+}  // namespace flopcast
