@@ -81,7 +81,7 @@ void RateSolver::solve() {
 bool RateSolver::has_room(const ActivityRow& activity) const {
   return std::all_of(activity.loads.begin(), activity.loads.end(), [&](const LinkLoad& load) {
     const LinkRow& link = links_[index_of(load.link)];
-    return !link.dirty && link.load + load.weight * activity.cap <= link.capacity;
+    return link.load + load.weight * activity.cap <= link.capacity;
   });
 }
 
