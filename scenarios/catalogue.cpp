@@ -49,19 +49,39 @@ Node Catalogue::row(Shelf& shelf, const Node& name) {
                         advice(wanted, known, shelf.list.substr(0, shelf.list.size() - 1))));
 }
 
-Gpu Catalogue::gpu(const Node& name) { return read_gpu(row(gpus_, name), *this); }
-System Catalogue::system(const Node& name) { return read_system(row(systems_, name), *this); }
+void Catalogue::spell_out(Shelf& shelf, std::vector<std::string>& sources) {
+  const auto known = shelf.document->root().find("sources");
+  if (!known) return;
+  for (std::string& source : sources) {
+    if (const auto full = known->find(source)) source = full->text();
+  }
+}
+
+Gpu Catalogue::gpu_of(const Node& row) {
+  Gpu gpu = read_gpu(row, *this);
+  spell_out(gpus_, gpu.sources);
+  return gpu;
+}
+
+System Catalogue::system_of(const Node& row) {
+  System system = read_system(row, *this);
+  spell_out(systems_, system.sources);
+  return system;
+}
+
+Gpu Catalogue::gpu(const Node& name) { return gpu_of(row(gpus_, name)); }
+System Catalogue::system(const Node& name) { return system_of(row(systems_, name)); }
 Transformer Catalogue::model(const Node& name) { return read_model(row(models_, name), *this); }
 
 std::vector<Gpu> Catalogue::gpus() {
   std::vector<Gpu> all;
-  for (const Node& row : rows(gpus_)) all.push_back(read_gpu(row, *this));
+  for (const Node& row : rows(gpus_)) all.push_back(gpu_of(row));
   return all;
 }
 
 std::vector<System> Catalogue::systems() {
   std::vector<System> all;
-  for (const Node& row : rows(systems_)) all.push_back(read_system(row, *this));
+  for (const Node& row : rows(systems_)) all.push_back(system_of(row));
   return all;
 }
 

@@ -40,6 +40,10 @@ class Catalogue {
 
   std::vector<Node> rows(Shelf& shelf);
   Node row(Shelf& shelf, const Node& name);
+  Gpu gpu_of(const Node& row);
+  System system_of(const Node& row);
+  /// Rows name their sources by short keys, which the file spells out once.
+  void spell_out(Shelf& shelf, std::vector<std::string>& sources);
 
   std::filesystem::path folder_;
   Shelf gpus_{"gpus.json", "gpus", "GPU", {}};

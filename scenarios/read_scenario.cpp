@@ -25,19 +25,35 @@ Node node_of(const Node& root, std::string_view key) {
   return node;
 }
 
-/// All broken rules in one message, each at its key.
+/// Where dp is "auto" and the other dimensions do not divide the GPUs, dp is no number yet, and
+/// what depends on it is no mistake of the user's.
+bool depends_on_dp(const std::string& key) {
+  return !(key == "parallel.tp" || key == "parallel.cp" || key == "parallel.pp" ||
+           key == "parallel.vpp" || key == "parallel.layers_per_stage" ||
+           key == "training.sequence");
+}
+
+std::string advice_of(const LayoutViolation& violation) {
+  if (violation.nearest.empty()) return {};
+  const std::string name = violation.key.substr(violation.key.rfind('.') + 1);
+  return fmt::format("; nearest legal {}: {}", name, fmt::join(violation.nearest, ", "));
+}
+
+/// All broken rules in one message, each at its key; the advice once for each key.
 void check_layout(const Node& root, const Scenario& scenario, int gpus) {
   const Job& job = scenario.job;
+  const ParallelGrid& grid = job.layout.grid;
+  const bool dp_is_open = node_of(root, "parallel.dp").is_text() &&
+                          gpus % (std::int64_t{grid.tp} * grid.cp * grid.pp) != 0;
   std::vector<std::string> problems;
+  std::vector<std::string> advised;
   for (const LayoutViolation& violation :
        layout_violations(job.model, job.layout, job.training.batch, gpus)) {
-    std::string advice;
-    if (!violation.nearest.empty()) {
-      const auto name = violation.key.substr(violation.key.rfind('.') + 1);
-      advice = fmt::format("; nearest legal {}: {}", name, fmt::join(violation.nearest, ", "));
-    }
-    problems.push_back(
-        fmt::format("{}: {}{}", node_of(root, violation.key).place(), violation.problem, advice));
+    if (dp_is_open && depends_on_dp(violation.key)) continue;
+    const bool first = std::find(advised.begin(), advised.end(), violation.key) == advised.end();
+    advised.push_back(violation.key);
+    problems.push_back(fmt::format("{}: {}{}", node_of(root, violation.key).place(),
+                                   violation.problem, first ? advice_of(violation) : ""));
   }
   if (!problems.empty()) throw InputError(fmt::format("{}", fmt::join(problems, "\n")));
 }
@@ -96,9 +112,8 @@ Scenario read_scenario_document(const Document& document, const DataFolders& dat
   scenario.job.layout = read_parallel(root.find("parallel"), gpus);
   scenario.job.training = read_training(root.at("training"), scenario.job.layout);
   scenario.job.training.framework = read_framework(root.find("framework"));
-  const auto profile = root.find("profile");
   scenario.expect = read_expectations(root.find("expect"));
-  scenario.profile = choose_profile(profile, root, scenario.cluster.system.gpu, data);
+  scenario.profile = choose_profile(root.find("profile"), root, scenario.cluster.system.gpu, data);
   root.finish();
   check_precision(root, scenario);
   check_volume(root, scenario);
