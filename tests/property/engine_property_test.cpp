@@ -3,178 +3,13 @@
 #include <numeric>
 #include <vector>
 
-#include "generator.h"
+#include "random_workload.h"
 #include "sim/engine.h"
 
 using namespace flopcast;
-using flopcast::test::Generator;
+using namespace flopcast::test;
 
 namespace {
-
-constexpr std::size_t kStreams = 4;
-constexpr std::size_t kCategories = 5;
-constexpr CategoryId kSent{4};  // of messages, so that their bytes can be told apart
-
-/// A generated workload and what it must move.
-struct Case {
-  Workload workload;
-  std::vector<double> carried;  // bytes, by link
-  std::vector<double> moved;    // progress bytes of collectives and sends, by rank
-};
-
-struct Builder {
-  explicit Builder(std::uint64_t seed) : random(seed) {}
-
-  void make_tables();
-  void make_groups();
-  void add_op();
-  void add_collective();
-  void add_message();
-  void add_order();
-  void add_memory();
-  void load_links(GroupId group, const Transfer& transfer);
-  Case finish();
-
-  CategoryId category() { return CategoryId{static_cast<std::uint16_t>(random.below(4))}; }
-  std::size_t stream() { return random.below(kStreams); }
-  std::size_t rank() { return random.below(programs.size()); }
-
-  Generator random;
-  Case made;
-  std::vector<ProgramBuilder> programs;   // by rank
-  std::vector<std::size_t> group_stream;  // a group is used from one stream
-  std::vector<bool> is_pair;
-  std::uint32_t tag = 0;
-};
-
-void Builder::make_tables() {
-  Workload& w = made.workload;
-  w.category_names = {"a", "b", "c", "d", "sent"};
-  w.pool_names = {"p", "q"};
-  w.labels = {"op"};
-  // Few distinct times, so that much happens in the same instant.
-  for (int i = 0; i < 4; ++i) {
-    w.kernels.push_back({microseconds(static_cast<double>(random.below(5)))});
-  }
-  for (int i = 0; i < 6; ++i) {
-    w.transfers.push_back({.latency = microseconds(static_cast<double>(random.below(3))),
-                           .size = kilobytes(static_cast<double>(random.below(4)) * 100),
-                           .solo_rate = gigabytes_per_second(20 + 20.0 * random.unit()),
-                           .compute_share = random.chance(0.5) ? 0 : random.unit()});
-  }
-  const std::size_t links = random.between(1, 5);
-  for (std::size_t i = 0; i < links; ++i) {
-    w.links.push_back({.name = "link", .capacity = gigabytes_per_second(30)});
-  }
-  made.carried.resize(links, 0);
-  const std::size_t ranks = random.between(1, 7);
-  for (std::size_t i = 0; i < ranks; ++i) {
-    programs.emplace_back(kStreams);
-    w.ranks.push_back({.name = "rank", .speed = random.chance(0.7) ? 1 : 0.5 + random.unit()});
-  }
-  made.moved.resize(ranks, 0);
-}
-
-void Builder::make_groups() {
-  Workload& w = made.workload;
-  const std::size_t groups = random.between(1, 7);
-  for (std::size_t g = 0; g < groups; ++g) {
-    Group group{.name = "group"};
-    is_pair.push_back(programs.size() > 1 && random.chance(0.4));
-    std::vector<std::uint32_t> ranks(programs.size());
-    std::iota(ranks.begin(), ranks.end(), 0u);
-    for (std::size_t i = ranks.size(); i > 1; --i) std::swap(ranks[i - 1], ranks[random.below(i)]);
-    const std::size_t size = is_pair.back() ? 2 : random.between(1, ranks.size() + 1);
-    for (std::size_t i = 0; i < size; ++i) group.members.push_back(RankId{ranks[i]});
-    group.loads.emplace_back();
-    for (std::uint32_t l = 0; l < w.links.size(); ++l) {
-      if (random.chance(0.5)) group.loads[0].push_back({LinkId{l}, random.chance(0.5) ? 1 : 0.5});
-    }
-    for (Rank& rank : w.ranks) rank.groups.push_back(kNoGroup);
-    for (const RankId member : group.members) {
-      w.ranks[index_of(member)].groups[g] = GroupId{static_cast<std::uint32_t>(g)};
-    }
-    w.groups.push_back(group);
-    group_stream.push_back(stream());
-  }
-}
-
-/// Ops are added to all that take part at once, in an order that could be executed one by one: so
-/// the programs cannot deadlock.
-void Builder::add_op() {
-  switch (random.below(6)) {
-    case 0:
-    case 1: {
-      const KernelId kernel{static_cast<std::uint32_t>(random.below(4))};
-      return programs[rank()].compute(stream(), kernel, category(), LabelId{0});
-    }
-    case 2: return add_collective();
-    case 3: return add_message();
-    case 4: return add_order();
-    default: return add_memory();
-  }
-}
-
-void Builder::load_links(GroupId group, const Transfer& transfer) {
-  for (const LinkLoad& load : made.workload.groups[index_of(group)].loads[0]) {
-    made.carried[index_of(load.link)] += load.weight * transfer.size.value;
-  }
-}
-
-void Builder::add_collective() {
-  const std::size_t g = random.below(group_stream.size());
-  if (is_pair[g]) return;
-  const TransferId transfer{static_cast<std::uint32_t>(random.below(6))};
-  const CategoryId charged = category();
-  for (const RankId member : made.workload.groups[g].members) {
-    programs[index_of(member)].collective(group_stream[g], static_cast<std::uint16_t>(g), transfer,
-                                          charged, LabelId{0});
-    made.moved[index_of(member)] += made.workload.transfers[index_of(transfer)].size.value;
-  }
-  load_links(GroupId{static_cast<std::uint32_t>(g)}, made.workload.transfers[index_of(transfer)]);
-}
-
-void Builder::add_message() {
-  const std::size_t g = random.below(group_stream.size());
-  if (!is_pair[g]) return;
-  const TransferId transfer{static_cast<std::uint32_t>(random.below(6))};
-  const auto& members = made.workload.groups[g].members;
-  const auto slot = static_cast<std::uint16_t>(g);
-  ++tag;
-  programs[index_of(members[0])].send(stream(), slot, tag, transfer, kSent, LabelId{0});
-  programs[index_of(members[1])].recv(stream(), slot, tag, category(), LabelId{0});
-  made.moved[index_of(members[0])] += made.workload.transfers[index_of(transfer)].size.value;
-  load_links(GroupId{static_cast<std::uint32_t>(g)}, made.workload.transfers[index_of(transfer)]);
-}
-
-void Builder::add_order() { programs[rank()].order(stream(), stream()); }
-
-void Builder::add_memory() {
-  const std::size_t r = rank();
-  const std::size_t s = stream();
-  const CategoryId pool{static_cast<std::uint16_t>(random.below(2))};
-  const auto size = static_cast<std::int64_t>(random.between(1, 1000));
-  programs[r].allocate(s, pool, size);
-  programs[r].compute(s, KernelId{0}, category(), LabelId{0});
-  programs[r].release(s, pool, size);
-}
-
-Case Builder::finish() {
-  for (std::size_t r = 0; r < programs.size(); ++r) {
-    made.workload.programs.push_back(std::move(programs[r]).finish());
-    made.workload.ranks[r].program = ProgramId{static_cast<std::uint32_t>(r)};
-  }
-  return std::move(made);
-}
-
-Case random_case(std::uint64_t seed) {
-  Builder builder(seed);
-  builder.make_tables();
-  builder.make_groups();
-  const std::size_t ops = builder.random.between(1, 120);
-  for (std::size_t i = 0; i < ops; ++i) builder.add_op();
-  return builder.finish();
-}
 
 SimTime accounted(const RankSummary& rank) {
   SimTime sum = rank.compute_busy + rank.idle;
@@ -227,6 +62,67 @@ void check_spans(const Case& c, const TimelineBuffer& timeline) {
     REQUIRE(span.begin <= span.start);
     REQUIRE(span.start <= span.end);
     before = span.end;
+  }
+}
+
+/// All ends of a communication see the same transfer, which starts with the last member of a
+/// collective or with the sender, and is no faster than alone.
+void check_communication(const Case& c, const TimelineBuffer& timeline) {
+  constexpr SimTime kPicosecond{1};
+  std::vector<SimTime> arrived(c.notes.size());  // last member, or the sender
+  std::vector<SimTime> ended(c.notes.size());
+  for (const Span& span : timeline.spans) {
+    if (span.kind == OpKind::compute || span.kind == OpKind::recv) continue;
+    SimTime& last = arrived[index_of(span.label)];
+    last = std::max(last, span.begin);
+    ended[index_of(span.label)] = span.end;
+  }
+  for (const Span& span : timeline.spans) {
+    if (span.kind == OpKind::compute) continue;
+    const std::size_t note = index_of(span.label);
+    if (span.kind == OpKind::recv) {
+      REQUIRE(span.start == std::min(span.end, std::max(span.begin, arrived[note])));
+      REQUIRE(span.end == std::max(span.begin, ended[note]));
+    } else {
+      REQUIRE(span.start == arrived[note]);
+      REQUIRE(span.end == ended[note]);
+      REQUIRE(span.end + kPicosecond >= after(span.start, c.notes[note].alone));
+    }
+  }
+}
+
+/// Each kernel did its work: the integral of what communication left of its GPU.
+void check_kernels(const Case& c, const TimelineBuffer& timeline) {
+  struct Use {
+    SimTime begin;
+    SimTime end;
+    double share;
+  };
+  std::vector<std::vector<Use>> uses(c.workload.ranks.size());
+  for (const Span& span : timeline.spans) {
+    const Note& note = c.notes[index_of(span.label)];
+    const Use use{span.start, span.end, note.compute_share};
+    if (span.kind == OpKind::collective) uses[index_of(span.rank)].push_back(use);
+    if (span.kind != OpKind::send) continue;
+    for (const RankId member : note.members) uses[index_of(member)].push_back(use);
+  }
+  for (const Span& span : timeline.spans) {
+    if (span.kind != OpKind::compute) continue;
+    std::vector<SimTime> cuts{span.begin, span.end};
+    for (const Use& use : uses[index_of(span.rank)]) {
+      cuts.push_back(std::clamp(use.begin, span.begin, span.end));
+      cuts.push_back(std::clamp(use.end, span.begin, span.end));
+    }
+    std::sort(cuts.begin(), cuts.end());
+    double done = 0;
+    for (std::size_t i = 1; i < cuts.size(); ++i) {
+      double share = 0;
+      for (const Use& use : uses[index_of(span.rank)]) {
+        if (use.begin <= cuts[i - 1] && cuts[i] <= use.end) share = std::max(share, use.share);
+      }
+      done += to_seconds(cuts[i] - cuts[i - 1]).value * (1 - share);
+    }
+    REQUIRE(done == Approx(c.notes[index_of(span.label)].alone.value).epsilon(1e-9).margin(2e-12));
   }
 }
 
@@ -283,6 +179,8 @@ TEST_CASE("time, bytes and spans add up on generated workloads") {
     check_accounting(c, result);
     check_load_curves(c, timeline);
     check_spans(c, timeline);
+    check_communication(c, timeline);
+    check_kernels(c, timeline);
     check_equal(result, run(c.workload));
   }
 }
