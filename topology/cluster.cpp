@@ -76,9 +76,22 @@ Cluster::Cluster(ClusterSpec spec)
       domain_switches_(has_domain_switches(spec_.system)),
       hosts_(has_hosts(spec_.system)) {
   FLOPCAST_CHECK(!problem_of(spec_), "the reader checks a description before it is built");
+  places_.reserve(static_cast<std::size_t>(gpu_count()));
+  for (int gpu = 0; gpu < gpu_count(); ++gpu) places_.push_back(find_place(gpu));
   add_devices();
   add_node_links();
   add_fabric_links();
+}
+
+Cluster::Place Cluster::find_place(int gpu) const {
+  const int gpus = spec_.system.gpus_per_node;
+  Place place{.node = gpu / gpus, .domain = gpu / domain_size(spec_.system)};
+  if (plan_.nics_per_node == 0) return place;
+  place.rail = gpu % gpus * plan_.nics_per_node / gpus;
+  place.nic = place.node * plan_.nics_per_node + place.rail;
+  place.leaf = plan_.leaf_of(place.node, place.rail);
+  place.spine_group = plan_.group_of_leaf(place.leaf);
+  return place;
 }
 
 std::uint32_t Cluster::add_block(DeviceKind kind, int count) {
@@ -162,19 +175,6 @@ void Cluster::add_fabric_links() {
   }
 }
 
-int Cluster::node_of(GpuId gpu) const { return to_int(gpu) / spec_.system.gpus_per_node; }
-
-int Cluster::nvlink_domain_of(GpuId gpu) const { return to_int(gpu) / domain_size(spec_.system); }
-
-int Cluster::nic_of(GpuId gpu) const {
-  const int gpus = spec_.system.gpus_per_node;
-  return node_of(gpu) * plan_.nics_per_node + to_int(gpu) % gpus * plan_.nics_per_node / gpus;
-}
-
-int Cluster::leaf_of(GpuId gpu) const {
-  return plan_.leaf_of(node_of(gpu), nic_of(gpu) % plan_.nics_per_node);
-}
-
 LinkId Cluster::to_domain(GpuId gpu) const {
   return LinkId{(domain_switches_ ? first_.domain_links : first_.host_links) + 2 * index_of(gpu)};
 }
@@ -187,11 +187,12 @@ bool Cluster::uses_pxn() const {
 }
 
 GpuId Cluster::exit_gpu(GpuId from, GpuId to) const {
-  if (!uses_pxn() || nic_of(from) % plan_.nics_per_node == nic_of(to) % plan_.nics_per_node) {
-    return from;
-  }
-  const int gpus = spec_.system.gpus_per_node;
-  return GpuId{static_cast<std::uint32_t>(node_of(from) * gpus + to_int(to) % gpus)};
+  const Place& here = place_of(from);
+  const Place& there = place_of(to);
+  if (here.rail == there.rail || !uses_pxn()) return from;
+  // The same place in the own node.
+  return GpuId{static_cast<std::uint32_t>(to_int(to) +
+                                          (here.node - there.node) * spec_.system.gpus_per_node)};
 }
 
 // From the GPU's memory to its leaf.
@@ -228,17 +229,21 @@ void Cluster::append_route(GpuId from, GpuId to, std::vector<LinkId>& route) con
     route.push_back(from_domain(exit));
   }
   append_exit(exit, route);
-  const auto leaf = static_cast<std::uint32_t>(leaf_of(exit));
-  const auto far_leaf = static_cast<std::uint32_t>(leaf_of(to));
-  if (leaf != far_leaf) {
-    route.push_back(LinkId{first_.leaf_links + 2 * leaf});
-    const auto group = static_cast<std::uint32_t>(plan_.group_of_leaf(leaf_of(exit)));
-    const auto far_group = static_cast<std::uint32_t>(plan_.group_of_leaf(leaf_of(to)));
-    if (group != far_group) {
-      route.push_back(LinkId{first_.spine_links + 2 * group});
-      route.push_back(LinkId{first_.spine_links + 2 * far_group + 1});
+  const Place& here = place_of(exit);
+  const Place& there = place_of(to);
+  const auto leaf_link = [&](int leaf) {
+    return first_.leaf_links + 2 * static_cast<std::uint32_t>(leaf);
+  };
+  const auto spine_link = [&](int group) {
+    return first_.spine_links + 2 * static_cast<std::uint32_t>(group);
+  };
+  if (here.leaf != there.leaf) {
+    route.push_back(LinkId{leaf_link(here.leaf)});
+    if (here.spine_group != there.spine_group) {
+      route.push_back(LinkId{spine_link(here.spine_group)});
+      route.push_back(LinkId{spine_link(there.spine_group) + 1});
     }
-    route.push_back(LinkId{first_.leaf_links + 2 * far_leaf + 1});
+    route.push_back(LinkId{leaf_link(there.leaf) + 1});
   }
   append_entry(to, route);
 }

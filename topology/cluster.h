@@ -106,10 +106,10 @@ class Cluster {
   const ClusterSpec& spec() const { return spec_; }
   const FabricPlan& fabric_plan() const { return plan_; }
   int gpu_count() const { return spec_.nodes * spec_.system.gpus_per_node; }
-  int node_of(GpuId gpu) const;
-  int nvlink_domain_of(GpuId gpu) const;
-  int nic_of(GpuId gpu) const;   // among all NICs; only where there is a network
-  int leaf_of(GpuId gpu) const;  // of its NIC
+  int node_of(GpuId gpu) const { return place_of(gpu).node; }
+  int nvlink_domain_of(GpuId gpu) const { return place_of(gpu).domain; }
+  int nic_of(GpuId gpu) const { return place_of(gpu).nic; }    // among all; only with a network
+  int leaf_of(GpuId gpu) const { return place_of(gpu).leaf; }  // of its NIC
   std::span<const Device> devices() const { return devices_; }
   std::span<const ClusterLink> links() const { return links_; }  // by LinkId
   std::string name_of(DeviceId device) const;                    // "node 3 gpu 5"
@@ -139,6 +139,18 @@ class Cluster {
     std::uint32_t leaf_links = 0, spine_links = 0;
   };
 
+  // Where a GPU is; found once: divisions would be most of the cost of a route.
+  struct Place {
+    int node = 0;
+    int domain = 0;
+    int rail = 0;  // its NIC within the node
+    int nic = 0;   // among all NICs
+    int leaf = 0;
+    int spine_group = 0;
+  };
+
+  const Place& place_of(GpuId gpu) const { return places_[index_of(gpu)]; }
+  Place find_place(int gpu) const;
   void add_devices();
   void add_node_links();
   void add_fabric_links();
@@ -153,6 +165,7 @@ class Cluster {
   bool domain_switches_ = false;
   bool hosts_ = false;
   Blocks first_;
+  std::vector<Place> places_;  // by GpuId
   std::vector<Device> devices_;
   std::vector<ClusterLink> links_;
 };

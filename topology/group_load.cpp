@@ -45,7 +45,7 @@ class LinkCounts {
 
   Slot& find(LinkId link) {
     const std::size_t mask = slots_.size() - 1;
-    std::size_t i = (index_of(link) * 0x9e3779b1u) & mask;  // Fibonacci hashing
+    std::size_t i = (std::size_t{index_of(link)} * 0x9e3779b1u) & mask;  // Fibonacci hashing
     while (slots_[i].count != 0 && slots_[i].link != link) i = (i + 1) & mask;
     return slots_[i];
   }
