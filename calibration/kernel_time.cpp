@@ -159,7 +159,8 @@ TimeEstimate attention_time(const Profile& profile, DataType type, const Attenti
   if (work.value <= 0) {
     return {.time = {}, .evidence = Evidence::measured};
   }
-  const double saturation = 1 + nearest->s0 / static_cast<double>(shape.keys);
+  const double visible = static_cast<double>(shape.keys) * (shape.causal ? 0.5 : 1.0);
+  const double saturation = 1 + nearest->s0 / visible;
   const FlopsPerSecond rate = *peak * (nearest->eff_inf * profile.level);
   return {.time = work * saturation / rate + nearest->t0,
           .evidence = weakest(nearest->provenance.evidence, profile.level_provenance.evidence)};

@@ -48,7 +48,8 @@ struct GemmCurve {
 
 enum class AttentionPass : std::uint8_t { forward, backward };
 
-/// Fused attention: time = flops * (1 + s0 / s) / (peak * eff_inf) + t0, s the key length.
+/// Fused attention: time = flops * (1 + s0 / s) / (peak * eff_inf) + t0, s the keys that a query
+/// sees in the mean: all of them, or half under a causal mask.
 struct AttentionCurve {
   int head_dim = 128;
   AttentionPass pass = AttentionPass::forward;

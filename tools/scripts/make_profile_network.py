@@ -7,6 +7,7 @@ here: us, bytes, bytes per us.
 import math
 
 GB_PER_S = 1e9 / 1e6
+LIMITS = {"efficiency": 1.0, "ramp": 2.0}  # of a link, of perfect pipelining
 HOP = 0.3  # us, one switch with its cable: what path.network_hop was in the fitted clusters
 
 
@@ -127,8 +128,8 @@ def fit(model, tables, free, prior_weight=0.02):
             total += sum(min(1.0, abs(math.log(predicted(model, t, s) / us)))
                          for s, us in t["rows"]) / len(t["rows"])
         pull = sum((a - b) ** 2 for a, b in zip(x, start)) / len(start)
-        bounds = sum(max(0.0, x[i] - 0.0) * 10 for i, (_, field) in enumerate(free)
-                     if field == "efficiency")
+        bounds = sum(max(0.0, v - math.log(LIMITS[field])) * 10
+                     for (_, field), v in zip(free, x) if field in LIMITS)
         return total / len(tables) + prior_weight * pull + bounds
     best = start
     for _ in range(3):
