@@ -1,0 +1,25 @@
+#pragma once
+
+// A scenario with its answer: what every renderer is given.
+
+#include <optional>
+#include <vector>
+
+#include "models/step_report.h"
+#include "scenarios/expectation.h"
+#include "scenarios/scenario.h"
+
+namespace flopcast {
+
+struct Answer {
+  Scenario scenario;
+  StepReport report;
+  std::vector<ExpectationResult> expectations;
+
+  bool passed() const;
+};
+
+/// Counts model FLOPs by `convention` where one is given, then looks at the expectations.
+Answer answer(Scenario scenario, StepReport report, std::optional<FlopConvention> convention);
+
+}  // namespace flopcast

@@ -1,0 +1,180 @@
+#include "tools/json_report.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tools/layout_text.h"
+
+namespace flopcast {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kSchemaVersion = 1;
+
+Json question(const Answer& answer) {
+  const Scenario& scenario = answer.scenario;
+  const Job& job = scenario.job;
+  const StepReport& report = answer.report;
+  const ParallelGrid& grid = job.layout.grid;
+  const System& system = scenario.cluster.system;
+  return {
+      {"model", {{"name", job.model.name}, {"parameters", report.parameters}}},
+      {"machine",
+       {{"system", system.name},
+        {"gpu", system.gpu.name},
+        {"nodes", scenario.cluster.nodes},
+        {"gpus", report.gpus}}},
+      {"layout",
+       {{"tp", grid.tp},
+        {"cp", grid.cp},
+        {"ep", grid.ep},
+        {"etp", grid.etp},
+        {"dp", grid.dp},
+        {"pp", grid.pp},
+        {"vpp", job.layout.vpp},
+        {"zero", job.layout.zero},
+        {"sequence_parallel", job.layout.sequence_parallel},
+        {"schedule", report.schedule}}},
+      {"training",
+       {{"sequence_tokens", job.training.batch.sequence},
+        {"micro_batch_sequences", job.training.batch.micro_batch},
+        {"global_batch_sequences", job.training.batch.global_batch},
+        {"micro_batches", report.micro_batches},
+        {"tokens_per_step", report.tokens},
+        {"precision", to_text(job.training.precision)},
+        {"recompute", recompute_text(job.training.recompute)},
+        {"framework", job.training.framework.name}}},
+      {"profile", scenario.profile.name},
+  };
+}
+
+Json speed(const StepReport& report) {
+  return {
+      {"step_time_s", report.step.value},
+      {"evidence", to_text(report.evidence)},
+      {"tokens_per_second", report.tokens_per_second},
+      {"tokens_per_second_per_gpu", report.tokens_per_second_per_gpu},
+      {"flop_convention", to_text(report.convention)},
+      {"model_flop_per_step", report.model_flops.value},
+      {"hardware_flop_per_step", report.hardware_flops.value},
+      {"model_flop_per_second_per_gpu", report.model_flops_per_gpu.value},
+      {"peak_dtype", to_text(report.peak_dtype)},
+      {"peak_dense_flop_per_second", report.peak.value},
+      {"mfu", report.mfu},
+      {"hfu", report.hfu},
+  };
+}
+
+Json breakdown(const StepReport& report) {
+  Json lines = Json::array();
+  for (const TimeShare& share : report.breakdown) {
+    lines.push_back({{"name", share.name},
+                     {"time_s", share.time.value},
+                     {"evidence", to_text(share.evidence)}});
+  }
+  return lines;
+}
+
+Json communication(const StepReport& report) {
+  Json lines = Json::array();
+  for (const CommunicationShare& share : report.communication) {
+    lines.push_back({
+        {"name", share.name},
+        {"sent_bytes", share.sent.value},
+        {"calls", share.calls},
+        {"transfer_s", share.transfer.value},
+        {"exposed_s", share.exposed.value},
+        {"waiting_s", share.waiting.value},
+        {"hidden_fraction", share.hidden_fraction()},
+        {"bus_bandwidth_bytes_per_second", gigabytes_per_second(share.bus_bandwidth_gb).value},
+        {"ranks_per_nvlink_domain", share.shape.ranks_per_node},
+        {"nvlink_domains", share.shape.nodes},
+        {"slowest_link", share.slowest_link},
+        {"evidence", to_text(share.evidence)},
+    });
+  }
+  return lines;
+}
+
+Json memory(const StepReport& report) {
+  Json stages = Json::array();
+  for (const StageMemory& stage : report.memory) {
+    stages.push_back({
+        {"stage", stage.stage},
+        {"layers", stage.layers},
+        {"parameters_bytes", stage.parameters.value},
+        {"gradients_bytes", stage.gradients.value},
+        {"optimizer_bytes", stage.optimizer.value},
+        {"activations_bytes", stage.activations.value},
+        {"buffers_bytes", stage.buffers.value},
+        {"margin_bytes", stage.margin.value},
+        {"allocated_bytes", stage.allocated().value},
+        {"reserved_bytes", stage.reserved().value},
+    });
+  }
+  return {{"fits", report.fits},
+          {"device_bytes", report.device_memory.value},
+          {"fullest_stage", report.fullest_stage},
+          {"stages", std::move(stages)}};
+}
+
+Json bound(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }
+
+std::string_view unit_name(MetricUnit unit) {
+  switch (unit) {
+    case MetricUnit::seconds: return "s";
+    case MetricUnit::bytes: return "bytes";
+    case MetricUnit::tokens_per_second: return "tokens/s";
+    case MetricUnit::teraflops: return "TFLOP/s";
+    case MetricUnit::fraction: return "1";
+  }
+  return {};
+}
+
+Json expectations(const Answer& answer) {
+  Json lines = Json::array();
+  for (const ExpectationResult& result : answer.expectations) {
+    lines.push_back({{"metric", result.metric.name},
+                     {"unit", unit_name(result.metric.unit)},
+                     {"found", result.found},
+                     {"expected", bound(result.expected)},
+                     {"lowest", bound(result.lowest)},
+                     {"highest", bound(result.highest)},
+                     {"passed", result.passed}});
+  }
+  return lines;
+}
+
+Json report_object(const Answer& answer) {
+  const StepReport& report = answer.report;
+  return {
+      {"schema_version", kSchemaVersion},
+      {"scenario", answer.scenario.name},
+      {"question", question(answer)},
+      {"speed", speed(report)},
+      {"breakdown", breakdown(report)},
+      {"communication", communication(report)},
+      {"memory", memory(report)},
+      {"expectations", expectations(answer)},
+      {"passed", answer.passed()},
+      {"simulation",
+       {{"simulated_ranks", report.simulated_ranks},
+        {"represented_ranks", report.represented_ranks},
+        {"events", report.events}}},
+  };
+}
+
+}  // namespace
+
+std::string json_report(std::span<const Answer> answers) {
+  Json document;
+  if (answers.size() == 1) {
+    document = report_object(answers.front());
+  } else {
+    document = Json::array();
+    for (const Answer& answer : answers) document.push_back(report_object(answer));
+  }
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace flopcast

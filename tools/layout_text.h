@@ -1,0 +1,16 @@
+#pragma once
+
+// How a job is split and trained, in one line each.
+
+#include <string>
+
+#include "models/training.h"
+
+namespace flopcast {
+
+/// "tp 8, pp 16 (vpp 8), dp 128, ZeRO 1, sequence parallel".
+std::string layout_text(const Layout& layout);
+/// "none", "selective", "full", "full, 2 layers of each chunk".
+std::string recompute_text(const Recompute& recompute);
+
+}  // namespace flopcast

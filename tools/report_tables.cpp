@@ -1,0 +1,263 @@
+#include "tools/report_tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "tools/layout_text.h"
+
+namespace flopcast {
+namespace {
+
+constexpr std::size_t kBarWidth = 30;  // characters of the whole step
+
+std::string percent(double fraction) { return fmt::format("{:.1f} %", fraction * 100); }
+std::string gigabytes_text(Bytes size) { return fmt::format("{:.2f}", to_gigabytes(size)); }
+std::string milliseconds_text(Seconds time) { return fmt::format("{:.2f}", to_milliseconds(time)); }
+
+std::string teraflops_text(FlopsPerSecond rate) {
+  return fmt::format("{:.1f} TFLOP/s", to_teraflops_per_second(rate));
+}
+
+std::string bar(double fraction) {
+  const double length = std::round(std::clamp(fraction, 0.0, 1.0) * kBarWidth);
+  return std::string(static_cast<std::size_t>(length), '#');
+}
+
+struct Ledger {
+  std::string_view name;
+  std::string_view heading;
+  Bytes size;
+};
+
+std::array<Ledger, 6> ledgers(const StageMemory& stage) {
+  return {Ledger{"parameters", "params", stage.parameters},
+          Ledger{"gradients", "gradients", stage.gradients},
+          Ledger{"optimizer", "optimizer", stage.optimizer},
+          Ledger{"activations", "activations", stage.activations},
+          Ledger{"buffers", "buffers", stage.buffers},
+          Ledger{"margin", "margin", stage.margin}};
+}
+
+Row memory_row(const StageMemory& stage, Bytes device, bool fullest) {
+  Row row{{fmt::format("{}", stage.stage), fmt::format("{}", stage.layers)}};
+  for (const Ledger& ledger : ledgers(stage)) row.cells.push_back(gigabytes_text(ledger.size));
+  const double used = device.value > 0 ? stage.reserved() / device : 0;
+  row.cells.insert(row.cells.end(),
+                   {gigabytes_text(stage.reserved()), fmt::format("{:.0f} %", used * 100),
+                    fullest ? "fullest" : ""});
+  if (stage.reserved() > device) row.tone = Tone::bad;
+  return row;
+}
+
+/// Stages that look alike share a row.
+bool same_but_stage(const Row& a, const Row& b) {
+  return std::equal(a.cells.begin() + 1, a.cells.end(), b.cells.begin() + 1, b.cells.end());
+}
+
+/// The value of a metric with its unit.
+std::string metric_text(double value, MetricUnit unit) {
+  switch (unit) {
+    case MetricUnit::seconds: return to_text(seconds(value));
+    case MetricUnit::bytes: return to_text(bytes(value));
+    case MetricUnit::tokens_per_second: return fmt::format("{} tokens/s", count_text(value));
+    case MetricUnit::teraflops: return teraflops_text(teraflops_per_second(value));
+    case MetricUnit::fraction: return percent(value);
+  }
+  return {};
+}
+
+std::string bounds_text(const ExpectationResult& result) {
+  const MetricUnit unit = result.metric.unit;
+  if (result.lowest && result.highest) {
+    return fmt::format("{} to {}", metric_text(*result.lowest, unit),
+                       metric_text(*result.highest, unit));
+  }
+  if (result.lowest) return fmt::format("at least {}", metric_text(*result.lowest, unit));
+  if (result.highest) return fmt::format("at most {}", metric_text(*result.highest, unit));
+  return "any";
+}
+
+std::string deviation_text(const ExpectationResult& result) {
+  if (!result.expected || *result.expected == 0) return "";
+  return fmt::format("{:+.1f} %", (result.found / *result.expected - 1) * 100);
+}
+
+std::string link_text(std::string name) {
+  std::ranges::replace(name, '_', ' ');
+  return name;
+}
+
+}  // namespace
+
+std::string count_text(double count) {
+  constexpr std::array<std::pair<double, std::string_view>, 4> kLetters{
+      {{1e12, " T"}, {1e9, " B"}, {1e6, " M"}, {1e3, " k"}}};
+  constexpr double kWhole = 1e4;  // smaller ones are read better in full
+  constexpr double kFourDigits = 999.95;
+  if (std::abs(count) >= kWhole) {
+    for (const auto& [size, letter] : kLetters) {
+      if (std::abs(count) < size) continue;
+      const double scaled = count / size;
+      const int decimals = std::abs(scaled) >= 99.995 ? 1 : std::abs(scaled) >= 9.9995 ? 2 : 3;
+      return fmt::format("{:.{}f}{}", scaled, decimals, letter);
+    }
+  }
+  const bool whole = count == std::floor(count) || std::abs(count) >= kFourDigits;
+  return fmt::format("{:.{}f}", count, whole ? 0 : 1);
+}
+
+std::vector<Fact> question_facts(const Answer& answer) {
+  const Scenario& scenario = answer.scenario;
+  const Job& job = scenario.job;
+  const BatchShape& batch = job.training.batch;
+  const StepReport& report = answer.report;
+  const System& system = scenario.cluster.system;
+  return {
+      {"model", fmt::format("{}, {} parameters", job.model.name,
+                            count_text(static_cast<double>(report.parameters)))},
+      {"machine", fmt::format("{} GPUs: {} x {} with {} {}", report.gpus, scenario.cluster.nodes,
+                              system.name, system.gpus_per_node, system.gpu.name)},
+      {"layout", layout_text(job.layout)},
+      {"batch", fmt::format("{} sequences of {} tokens; {} micro-batch{} of {} per pipeline",
+                            batch.global_batch, batch.sequence, report.micro_batches,
+                            report.micro_batches == 1 ? "" : "es", batch.micro_batch)},
+      {"training",
+       fmt::format("{}, {}, recompute {}, as {} does it", to_text(job.training.precision),
+                   report.schedule, recompute_text(job.training.recompute),
+                   job.training.framework.name)},
+      {"profile", scenario.profile.name},
+  };
+}
+
+std::vector<Fact> answer_facts(const Answer& answer) {
+  const StepReport& report = answer.report;
+  std::vector<Fact> facts = memory_facts(report);
+  facts.push_back({"step time", fmt::format("{} for {} tokens", to_text(report.step),
+                                            count_text(static_cast<double>(report.tokens)))});
+  facts.push_back({"throughput", fmt::format("{} tokens/s, {} tokens/s per GPU",
+                                             count_text(report.tokens_per_second),
+                                             count_text(report.tokens_per_second_per_gpu))});
+  facts.push_back(
+      {"MFU", fmt::format("{}: {} per GPU of {} {} dense ({} FLOPs)", percent(report.mfu),
+                          teraflops_text(report.model_flops_per_gpu), teraflops_text(report.peak),
+                          to_text(report.peak_dtype), to_text(report.convention))});
+  facts.push_back({"HFU", fmt::format("{}: {} per GPU with recomputed work", percent(report.hfu),
+                                      teraflops_text(report.hfu * report.peak))});
+  facts.push_back({"evidence", fmt::format("{}: the weakest of all times that enter",
+                                           to_text(report.evidence))});
+  return facts;
+}
+
+std::vector<Fact> memory_facts(const StepReport& report) {
+  if (report.memory.empty()) return {{"memory", "not known", Tone::bad}};
+  const StageMemory& stage = report.memory.at(static_cast<std::size_t>(report.fullest_stage));
+  const std::string size = fmt::format("{} of {} GB on the fullest GPU (pipeline stage {})",
+                                       gigabytes_text(stage.reserved()),
+                                       gigabytes_text(report.device_memory), stage.stage);
+  if (report.fits) return {{"memory", "fits: " + size, Tone::good}};
+  const auto all = ledgers(stage);
+  const Ledger largest = *std::ranges::max_element(all, {}, &Ledger::size);
+  return {{"memory", "DOES NOT FIT: " + size, Tone::bad},
+          {"",
+           fmt::format("{} GB too much; the largest ledger is {}, {} GB",
+                       gigabytes_text(stage.reserved() - report.device_memory), largest.name,
+                       gigabytes_text(largest.size)),
+           Tone::bad}};
+}
+
+TextTable time_table(const StepReport& report) {
+  TextTable table{.title = "Where the step goes (mean over all ranks)",
+                  .columns = {{"", Align::left},
+                              {"ms"},
+                              {"share"},
+                              {"evidence", Align::left},
+                              {"", Align::left}},
+                  .rows = {}};
+  for (const TimeShare& share : report.breakdown) {
+    const double fraction = report.step.value > 0 ? share.time / report.step : 0;
+    table.rows.push_back({{share.name, milliseconds_text(share.time), percent(fraction),
+                           std::string(to_text(share.evidence)), bar(fraction)}});
+  }
+  table.rows.push_back({{"step", milliseconds_text(report.step), percent(1),
+                         std::string(to_text(report.evidence)), ""},
+                        Tone::heading});
+  return table;
+}
+
+TextTable communication_table(const StepReport& report) {
+  TextTable table{
+      .title =
+          "Communication (mean per rank and step; ms; group: ranks in an NVLink domain x domains)",
+      .columns = {{"", Align::left},
+                  {"sent GB"},
+                  {"calls"},
+                  {"transfer"},
+                  {"exposed"},
+                  {"hidden"},
+                  {"bus GB/s"},
+                  {"group"},
+                  {"slowest", Align::left}},
+      .rows = {}};
+  for (const CommunicationShare& share : report.communication) {
+    table.rows.push_back({{share.name, gigabytes_text(share.sent), fmt::format("{}", share.calls),
+                           milliseconds_text(share.transfer), milliseconds_text(share.exposed),
+                           fmt::format("{:.0f} %", share.hidden_fraction() * 100),
+                           fmt::format("{:.1f}", share.bus_bandwidth_gb),
+                           fmt::format("{}x{}", share.shape.ranks_per_node, share.shape.nodes),
+                           link_text(share.slowest_link)}});
+  }
+  return table;
+}
+
+TextTable memory_table(const StepReport& report) {
+  TextTable table{.title = fmt::format("Memory of each pipeline stage at its peak (GB of {} GB)",
+                                       gigabytes_text(report.device_memory)),
+                  .columns = {{"stage"}, {"layers"}},
+                  .rows = {}};
+  for (const Ledger& ledger : ledgers({})) table.columns.push_back({std::string(ledger.heading)});
+  table.columns.insert(table.columns.end(), {{"total"}, {"used"}, {"", Align::left}});
+  int first = 0;  // stage of the last row
+  for (std::size_t index = 0; index < report.memory.size(); ++index) {
+    const StageMemory& stage = report.memory[index];
+    const bool fullest = index == static_cast<std::size_t>(report.fullest_stage);
+    Row row = memory_row(stage, report.device_memory, fullest);
+    if (!table.rows.empty() && same_but_stage(table.rows.back(), row)) {
+      table.rows.back().cells[0] = fmt::format("{}-{}", first, stage.stage);
+      continue;
+    }
+    first = stage.stage;
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+TextTable expectation_table(std::span<const ExpectationResult> expectations) {
+  TextTable table{.title = "Expectations",
+                  .columns = {{"", Align::left},
+                              {"metric", Align::left},
+                              {"found"},
+                              {"expected"},
+                              {"off"},
+                              {"allowed", Align::left}},
+                  .rows = {}};
+  for (const ExpectationResult& result : expectations) {
+    const MetricUnit unit = result.metric.unit;
+    table.rows.push_back({{result.passed ? "pass" : "FAIL", std::string(result.metric.name),
+                           metric_text(result.found, unit),
+                           result.expected ? metric_text(*result.expected, unit) : "",
+                           deviation_text(result), bounds_text(result)},
+                          result.passed ? Tone::good : Tone::bad});
+  }
+  return table;
+}
+
+std::string simulation_note(const StepReport& report) {
+  return fmt::format("Simulated {} ranks for {}, {} events.", report.simulated_ranks,
+                     report.represented_ranks, report.events);
+}
+
+}  // namespace flopcast

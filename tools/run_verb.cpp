@@ -1,0 +1,81 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "scenarios/forecast.h"
+#include "sim/errors.h"
+#include "tools/answer.h"
+#include "tools/choice.h"
+#include "tools/chrome_trace.h"
+#include "tools/output.h"
+#include "tools/report_format.h"
+#include "tools/scenario_options.h"
+#include "tools/verbs.h"
+
+namespace flopcast {
+namespace {
+
+struct RunOptions {
+  ScenarioOptions scenarios;
+  std::string format = "table";
+  std::optional<std::string> output;
+  std::optional<std::string> trace;
+  std::optional<std::string> convention;
+};
+
+FlopConvention read_convention(std::string_view name) {
+  constexpr std::array kConventions{
+      Choice{"megatron", FlopConvention::megatron},
+      Choice{"megatron_full", FlopConvention::megatron_full},
+      Choice{"palm", FlopConvention::palm},
+      Choice{"six_n", FlopConvention::six_n},
+  };
+  return read_choice<FlopConvention>("--convention", name, kConventions);
+}
+
+StepReport run_scenario(const Scenario& scenario, const std::optional<std::string>& trace) {
+  if (!trace) return forecast(scenario).report;
+  TimelineBuffer timeline;
+  Forecast result = forecast(scenario, &timeline);
+  write_chrome_trace(*trace, result.workload, timeline);
+  return std::move(result.report);
+}
+
+ExitCode run_all(const RunOptions& options) {
+  const ReportFormat format = read_report_format(options.format);
+  std::optional<FlopConvention> convention;
+  if (options.convention) convention = read_convention(*options.convention);
+  if (options.trace && options.scenarios.files.size() > 1) {
+    throw InputError("--trace: one scenario at a time");
+  }
+  std::vector<Answer> answers;
+  for (Scenario& scenario : read_scenarios(options.scenarios)) {
+    StepReport report = run_scenario(scenario, options.trace);
+    answers.push_back(answer(std::move(scenario), std::move(report), convention));
+  }
+  const bool colour = !options.output && terminal_shows_colour();
+  write_output(options.output, render(format, answers, colour));
+  return std::ranges::all_of(answers, &Answer::passed) ? ExitCode::passed : ExitCode::failed;
+}
+
+}  // namespace
+
+Verb add_run_verb(CLI::App& app) {
+  const auto options = std::make_shared<RunOptions>();  // shared by the parser and the action
+  CLI::App* verb = app.add_subcommand("run", "Simulate a training step of each scenario");
+  add_scenario_options(*verb, options->scenarios);
+  verb->add_option("--format", options->format, "table, json, csv or md")->capture_default_str();
+  verb->add_option("-o,--output", options->output, "Write the report to a file")->type_name("FILE");
+  verb->add_option("--trace", options->trace,
+                   "Write a timeline for ui.perfetto.dev; compressed as FILE.gz")
+      ->type_name("FILE");
+  verb->add_option("--convention", options->convention,
+                   "How model FLOPs are counted: megatron, megatron_full, palm or six_n");
+  return {verb, [options] { return run_all(*options); }};
+}
+
+}  // namespace flopcast

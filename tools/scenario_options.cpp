@@ -1,0 +1,41 @@
+#include "tools/scenario_options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "sim/errors.h"
+#include "tools/data_folders.h"
+
+namespace flopcast {
+
+void add_scenario_options(CLI::App& verb, ScenarioOptions& options) {
+  verb.add_option("FILE", options.files, "Scenario files")->required();
+  verb.add_option("--set", options.settings, "Override a key of every scenario: parallel.tp=4")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
+  verb.add_option("--data", options.data, "Folder with catalogue/ and profiles/")->type_name("DIR");
+}
+
+Override read_override(const std::string& setting) {
+  const auto equals = setting.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw InputError(
+        fmt::format("--set: read \"{}\", expected KEY=VALUE such as parallel.tp=4", setting));
+  }
+  return {.path = setting.substr(0, equals), .value = setting.substr(equals + 1)};
+}
+
+std::vector<Scenario> read_scenarios(const ScenarioOptions& options) {
+  const DataFolders data = find_data_folders(options.data);
+  std::vector<Override> overrides;
+  for (const std::string& setting : options.settings) overrides.push_back(read_override(setting));
+  std::vector<Scenario> scenarios;
+  for (const std::string& file : options.files) {
+    scenarios.push_back(read_scenario(file, overrides, data));
+  }
+  return scenarios;
+}
+
+}  // namespace flopcast

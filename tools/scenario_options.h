@@ -1,0 +1,32 @@
+#pragma once
+
+// The options by which a verb is given scenarios.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scenarios/scenario.h"
+
+namespace CLI {
+class App;
+}
+
+namespace flopcast {
+
+struct ScenarioOptions {
+  std::vector<std::string> files;
+  std::vector<std::string> settings;  // "parallel.tp=4"
+  std::optional<std::string> data;
+};
+
+/// FILE..., --set, --data. `options` must outlive the parsing.
+void add_scenario_options(CLI::App& verb, ScenarioOptions& options);
+
+/// "parallel.tp=4" as path and value. Throws InputError without a "=" or a path.
+Override read_override(const std::string& setting);
+
+/// All files, read and checked before the first is run.
+std::vector<Scenario> read_scenarios(const ScenarioOptions& options);
+
+}  // namespace flopcast
