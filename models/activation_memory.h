@@ -1,0 +1,38 @@
+#pragma once
+
+// Bytes that one micro-batch leaves on a rank between its forward and its backward pass.
+
+#include <string_view>
+#include <vector>
+
+#include "models/layer_operators.h"
+#include "sim/units.h"
+
+namespace flopcast {
+
+struct SavedTensor {
+  std::string_view name;
+  Bytes size;  // on one rank
+};
+
+/// Tensors that the backward pass of a layer needs, one rank, without recompute.
+/// Their sum is sbh(10 + 24/t) + 5 a s^2 b / t for a GPT layer with dropout, 34 sbh / t with
+/// sequence parallel, sbh(12 + 4g/a) + 6 sbf for Llama with fused attention and SwiGLU, plus the
+/// statistics of the two norms (8 bytes a token) and fused attention (4 a bytes a token). Source:
+/// Korthikanti et al., arXiv 2205.05198, section 4; checked against tensors autograd keeps.
+std::vector<SavedTensor> saved_tensors(const OperatorContext& context, std::int64_t layer);
+
+/// What stays from forward to backward with the scenario's recompute.
+Bytes saved_by_layer(const OperatorContext& context, std::int64_t layer,
+                     std::int64_t layer_in_chunk);
+
+/// What recompute brings back while the backward of the layer runs.
+Bytes restored_by_recompute(const OperatorContext& context, std::int64_t layer,
+                            std::int64_t layer_in_chunk);
+
+/// Logits and what cross-entropy keeps of them, last stage.
+Bytes saved_by_head(const OperatorContext& context);
+/// Mask of the embedding dropout, first stage.
+Bytes saved_by_embedding(const OperatorContext& context);
+
+}  // namespace flopcast

@@ -1,0 +1,82 @@
+#pragma once
+
+// The work of one micro-batch on one rank, operator by operator, with the shapes that remain after
+// tensor, sequence and context parallel splitting. Order is the order of issue on the GPU.
+
+#include <cstdint>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "calibration/profile.h"
+#include "models/training.h"
+#include "models/transformer.h"
+
+namespace flopcast {
+
+struct AttentionCall {
+  AttentionShape shape;
+  AttentionPass pass = AttentionPass::forward;
+};
+
+struct MemoryCall {
+  MemoryKernel kernel = MemoryKernel::elementwise;
+  Bytes moved;  // read and written
+};
+
+/// A collective of the tensor-parallel group. `size` is the whole buffer as nccl-tests counts it.
+struct TensorCall {
+  CollectiveKind kind{};
+  Bytes size;
+  bool beside = false;  // runs beside the compute that follows, up to the next Join
+};
+
+/// Compute goes on only when the collectives that run beside it have ended.
+struct Join {};
+
+enum class OperatorPhase : std::uint8_t { forward, data_gradient, weight_gradient, recompute };
+
+struct Operator {
+  std::string_view name;
+  OperatorPhase phase = OperatorPhase::forward;
+  std::variant<GemmShape, AttentionCall, MemoryCall, TensorCall, Join> work;
+};
+
+/// What the operators of a rank depend on.
+struct OperatorContext {
+  const Transformer& model;
+  const Layout& layout;
+  const Training& training;
+  std::int64_t padded_vocab = 0;
+
+  std::int64_t tokens() const {  // of one micro-batch on one rank inside a tensor-parallel region
+    return training.batch.sequence * training.batch.micro_batch / layout.grid.cp;
+  }
+  std::int64_t sharded_tokens() const {  // outside it: norms, residuals
+    return layout.sequence_parallel ? tokens() / layout.grid.tp : tokens();
+  }
+};
+
+std::vector<Operator> embedding_forward(const OperatorContext& context);
+std::vector<Operator> embedding_backward(const OperatorContext& context);
+std::vector<Operator> layer_forward(const OperatorContext& context, std::int64_t layer);
+/// Without what recompute adds in front of it.
+std::vector<Operator> layer_backward(const OperatorContext& context, std::int64_t layer);
+/// Forward work done again in the backward pass; empty where nothing is recomputed.
+/// `layer_in_chunk` decides under full recompute of a number of layers.
+std::vector<Operator> layer_recompute(const OperatorContext& context, std::int64_t layer,
+                                      std::int64_t layer_in_chunk);
+/// Final norm, logits, cross-entropy.
+std::vector<Operator> head_forward(const OperatorContext& context);
+std::vector<Operator> head_backward(const OperatorContext& context);
+
+/// Whether full recompute applies to a layer by its place in the chunk.
+bool fully_recomputed(const Recompute& recompute, std::int64_t layer_in_chunk);
+
+/// Matrix products and attention of an operator, as executed on this rank.
+Flops executed_flops(const Operator& op);
+
+/// What a rank sends to the next pipeline stage per micro-batch.
+Bytes pipeline_hop_size(const OperatorContext& context);
+
+}  // namespace flopcast

@@ -1,0 +1,55 @@
+#pragma once
+
+// One model chunk of a pipeline rank, ready to be appended to a program: its operators with their
+// times, what it keeps in memory, its gradient buckets.
+
+#include <cstdint>
+#include <vector>
+
+#include "models/gradient_buckets.h"
+#include "models/operator_timing.h"
+#include "models/stage_parameters.h"
+#include "models/training.h"
+
+namespace flopcast {
+
+struct ChunkLayer {
+  TimedOperators forward;
+  TimedOperators recompute;
+  TimedOperators backward;
+  std::int64_t saved = 0;        // bytes from forward to backward of a micro-batch
+  std::int64_t restored = 0;     // bytes that recompute brings back meanwhile
+  std::size_t first_tensor = 0;  // in registration order
+};
+
+struct ChunkBucket {
+  TransferId reduce{};           // gradients
+  TransferId gather{};           // parameters; only with the distributed optimizer
+  std::size_t first_tensor = 0;  // complete when the gradient of this one is there
+};
+
+struct ModelChunk {
+  StageContent content;
+  std::vector<ChunkLayer> layers;
+  TimedOperators embedding_forward;
+  TimedOperators embedding_backward;
+  TimedOperators head_forward;
+  TimedOperators head_backward;
+  std::int64_t saved_by_ends = 0;    // bytes: logits, masks
+  std::int64_t parameters = 0;       // elements on one rank
+  std::int64_t replicated = 0;       // of them on every tensor-parallel rank
+  std::int64_t tied_embedding = 0;   // of them shared by first and last stage
+  std::size_t head_tensor = 0;       // first tensor of the head
+  std::vector<ChunkBucket> buckets;  // in the order in which backward fills them
+};
+
+/// `data_group` is kNoGroup without data parallelism; then there are no buckets to reduce.
+struct ChunkGroups {
+  GroupId tensor = kNoGroup;
+  GroupId data = kNoGroup;
+};
+
+ModelChunk build_chunk(const OperatorContext& context, const StageContent& content, int chunk,
+                       int pipeline_rank, ChunkGroups groups, CostTables& tables);
+
+}  // namespace flopcast

@@ -1,0 +1,89 @@
+#pragma once
+
+// Operators with their times: rows of the engine's tables, made once for each distinct operator and
+// appended to programs as often as they run.
+
+#include <array>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "calibration/profile.h"
+#include "models/communicators.h"
+#include "models/layer_operators.h"
+#include "models/step_category.h"
+#include "sim/evidence.h"
+#include "sim/workload.h"
+
+namespace flopcast {
+
+/// Streams of a rank, by number.
+enum class StepStream : std::uint8_t {
+  compute,
+  tensor,
+  forward_send,
+  forward_recv,
+  backward_send,
+  backward_recv,
+  data,
+};
+inline constexpr std::array<std::string_view, 7> kStepStreamNames{
+    "compute",          "tensor parallel",  "pp forward send", "pp forward recv",
+    "pp backward send", "pp backward recv", "data parallel"};
+
+constexpr std::size_t index_of(StepStream stream) { return static_cast<std::size_t>(stream); }
+
+/// Rows shared by all programs of a workload, and how well each category's times are known.
+class CostTables {
+ public:
+  CostTables(const Profile& profile, const Communicators& communicators)
+      : profile_(profile), communicators_(communicators) {
+    evidence_.fill(Evidence::measured);
+  }
+
+  const Profile& profile() const { return profile_; }
+
+  LabelId label(std::string_view text);
+  KernelId kernel(TimeEstimate estimate, StepCategory category);
+  /// A collective of `size` (nccl-tests' whole buffer) in a group.
+  TransferId transfer(CollectiveKind kind, Bytes size, GroupId group, StepCategory category);
+
+  const std::array<Evidence, kStepCategoryNames.size()>& evidence() const { return evidence_; }
+
+  /// Moves the rows into the workload; the tables are empty afterwards.
+  void finish(Workload& workload) &&;
+
+ private:
+  void note(StepCategory category, Evidence evidence);
+
+  const Profile& profile_;
+  const Communicators& communicators_;
+  std::vector<Kernel> kernels_;
+  std::vector<Transfer> transfers_;
+  std::vector<std::string> labels_;
+  std::map<std::string, LabelId, std::less<>> label_ids_;
+  std::map<double, KernelId> kernel_ids_;  // by duration
+  std::map<std::tuple<CollectiveKind, double, GroupId>, TransferId> transfer_ids_;
+  std::array<Evidence, kStepCategoryNames.size()> evidence_;
+};
+
+/// A stretch of one rank's work, ready to append: compute and tensor-parallel collectives in order.
+struct TimedOperators {
+  struct Item {
+    enum class Kind : std::uint8_t { kernel, collective, beside, join } kind;
+    std::uint32_t row = 0;  // KernelId or TransferId
+    StepCategory category{};
+    LabelId label{};
+  };
+  std::vector<Item> items;
+  Flops executed;    // matrix products and attention
+  Flops recomputed;  // the part of it that is recompute
+};
+
+TimedOperators timed(const std::vector<Operator>& operators, DataType precision,
+                     GroupId tensor_group, CostTables& tables);
+
+void append(ProgramBuilder& program, const TimedOperators& work);
+
+}  // namespace flopcast

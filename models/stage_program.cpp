@@ -1,0 +1,394 @@
+#include "models/stage_program.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "models/model_chunk.h"
+#include "models/parameters.h"
+#include "sim/check.h"
+
+namespace flopcast {
+namespace {
+
+constexpr std::size_t kCompute = index_of(StepStream::compute);
+constexpr std::size_t kTensor = index_of(StepStream::tensor);
+constexpr std::size_t kForwardSend = index_of(StepStream::forward_send);
+constexpr std::size_t kForwardRecv = index_of(StepStream::forward_recv);
+constexpr std::size_t kBackwardSend = index_of(StepStream::backward_send);
+constexpr std::size_t kBackwardRecv = index_of(StepStream::backward_recv);
+constexpr std::size_t kData = index_of(StepStream::data);
+
+constexpr std::uint16_t slot_of(StepGroup group) { return static_cast<std::uint16_t>(group); }
+
+/// Appends one rank's step, part by part.
+class StageBuilder {
+ public:
+  StageBuilder(const StageInputs& inputs, int rank, CostTables& tables);
+
+  StageProgram build() &&;
+
+ private:
+  // One pass of the schedule.
+  void forward(const ScheduleOp& op);
+  void backward(const ScheduleOp& op);
+  void backward_layer(const ModelChunk& chunk, std::size_t layer);
+  void work(const TimedOperators& operators);
+
+  // Between stages.
+  void receive(const ScheduleOp& op);
+  void send(const ScheduleOp& op);
+
+  // Data parallel.
+  void gather_parameters();
+  void await_parameters(int chunk);
+  void reduce_completed(int chunk, std::size_t completed_tensor);
+  void reduce_rest(int chunk);
+  void reduce_aligned(std::size_t backward_index);
+  void hold_gradients(int chunk);
+  void free_reduced(int chunk);
+
+  // Begin and end of the step.
+  void allocate_states();
+  void finish_gradients();
+  void optimize();
+
+  const ParallelGrid& grid() const { return inputs_.job.layout.grid; }
+  const Training& training() const { return inputs_.job.training; }
+  int stage_of(int chunk) const { return chunk * grid().pp + rank_; }
+  int last_stage() const { return grid().pp * inputs_.job.layout.vpp - 1; }
+  bool sharded() const { return inputs_.job.layout.zero >= 1 && data_group_ != kNoGroup; }
+  /// ZeRO-2: a chunk's gradients exist from its first backward pass to their reduction.
+  bool gradients_sharded() const { return inputs_.job.layout.zero >= 2 && sharded(); }
+  double shards() const { return sharded() ? static_cast<double>(grid().dp * grid().cp) : 1; }
+  GroupId group(StepGroup slot) const {
+    return inputs_.communicators
+        .by_stage[static_cast<std::size_t>(rank_)][static_cast<std::size_t>(slot)];
+  }
+  std::uint32_t tag(const ScheduleOp& op, int receiving_stage) const {
+    const auto stages = static_cast<std::uint32_t>(last_stage() + 1);
+    return static_cast<std::uint32_t>(op.micro_batch) * stages +
+           static_cast<std::uint32_t>(receiving_stage);
+  }
+  std::int64_t gradient_bytes(std::size_t chunk) const {
+    return static_cast<std::int64_t>(static_cast<double>(chunks_[chunk].parameters) *
+                                     element_size(training().gradient_dtype).value);
+  }
+  void hold(MemoryPool pool, std::int64_t size) { program_.allocate(kCompute, id_of(pool), size); }
+  void free(MemoryPool pool, std::int64_t size) { program_.release(kCompute, id_of(pool), size); }
+  void memory_kernel(MemoryKernel kernel, Bytes moved, StepCategory category,
+                     std::string_view name) {
+    program_.compute(kCompute,
+                     tables_.kernel(memory_time(tables_.profile(), kernel, moved), category),
+                     id_of(category), tables_.label(name));
+  }
+  /// A collective that the compute stream waits for.
+  void blocking(StepGroup slot, CollectiveKind kind, Bytes size, std::string_view name);
+
+  const StageInputs& inputs_;
+  int rank_;
+  CostTables& tables_;
+  OperatorContext context_;
+  GroupId data_group_;
+  ProgramBuilder program_;
+  std::vector<ModelChunk> chunks_;
+  std::vector<std::size_t> reduced_;        // buckets of each chunk already under way
+  std::vector<std::size_t> last_backward_;  // index among backward passes, by chunk
+  std::vector<bool> gathered_;              // parameters awaited, by chunk
+  std::vector<bool> gradients_held_;        // by chunk, under ZeRO-2
+  std::vector<EventId> gather_done_;        // by chunk
+  std::int64_t parameters_ = 0;
+  StageProgram out_;
+};
+
+StageBuilder::StageBuilder(const StageInputs& inputs, int rank, CostTables& tables)
+    : inputs_(inputs),
+      rank_(rank),
+      tables_(tables),
+      context_{inputs.job.model, inputs.job.layout, inputs.job.training, inputs.padded_vocab},
+      data_group_(group(StepGroup::data)),
+      program_(kStepStreamNames.size()) {
+  const ChunkGroups groups{.tensor = group(StepGroup::tensor), .data = data_group_};
+  const auto count = static_cast<std::size_t>(inputs.job.layout.vpp);
+  for (std::size_t c = 0; c < count; ++c) {
+    const int chunk = static_cast<int>(c);
+    const StageContent& content = inputs.stages[static_cast<std::size_t>(stage_of(chunk))];
+    chunks_.push_back(build_chunk(context_, content, chunk, rank, groups, tables));
+    parameters_ += chunks_.back().parameters;
+  }
+  reduced_.assign(count, 0);
+  last_backward_.assign(count, 0);
+  gathered_.assign(count, false);
+  gradients_held_.assign(count, false);
+  gather_done_.assign(count, EventId{});
+  std::size_t backward = 0;
+  for (const ScheduleOp& op : inputs.schedule[static_cast<std::size_t>(rank)]) {
+    if (op.pass == Pass::backward) last_backward_[static_cast<std::size_t>(op.chunk)] = backward++;
+  }
+}
+
+StageProgram StageBuilder::build() && {
+  allocate_states();
+  if (sharded() && training().overlap_param_gather) gather_parameters();
+  std::size_t backward_index = 0;
+  for (const ScheduleOp& op : inputs_.schedule[static_cast<std::size_t>(rank_)]) {
+    if (op.pass == Pass::forward) {
+      forward(op);
+    } else {
+      backward(op);
+      reduce_aligned(backward_index++);
+    }
+  }
+  finish_gradients();
+  optimize();
+  out_.parameters = parameters_;
+  out_.program = std::move(program_).finish();
+  return std::move(out_);
+}
+
+void StageBuilder::work(const TimedOperators& operators) {
+  append(program_, operators);
+  out_.executed += operators.executed;
+  out_.recomputed += operators.recomputed;
+}
+
+void StageBuilder::forward(const ScheduleOp& op) {
+  const ModelChunk& chunk = chunks_[static_cast<std::size_t>(op.chunk)];
+  await_parameters(op.chunk);
+  receive(op);
+  if (chunk.saved_by_ends > 0) hold(MemoryPool::activations, chunk.saved_by_ends);
+  if (chunk.content.embedding) work(chunk.embedding_forward);
+  for (const ChunkLayer& layer : chunk.layers) {
+    hold(MemoryPool::activations, layer.saved);
+    work(layer.forward);
+  }
+  if (chunk.content.head) work(chunk.head_forward);
+  send(op);
+}
+
+void StageBuilder::backward_layer(const ModelChunk& chunk, std::size_t layer) {
+  const ChunkLayer& row = chunk.layers[layer];
+  if (row.restored > 0) hold(MemoryPool::activations, row.restored);
+  work(row.recompute);
+  work(row.backward);
+  free(MemoryPool::activations, row.saved + row.restored);
+}
+
+void StageBuilder::backward(const ScheduleOp& op) {
+  const auto c = static_cast<std::size_t>(op.chunk);
+  const ModelChunk& chunk = chunks_[c];
+  const bool last =
+      op.micro_batch ==
+      static_cast<std::int32_t>(micro_batches(inputs_.job.layout, training().batch)) - 1;
+  receive(op);
+  hold_gradients(op.chunk);
+  if (chunk.content.head) work(chunk.head_backward);
+  if (last) reduce_completed(op.chunk, chunk.head_tensor);
+  for (std::size_t layer = chunk.layers.size(); layer-- > 0;) {
+    backward_layer(chunk, layer);
+    if (last) reduce_completed(op.chunk, chunk.layers[layer].first_tensor);
+  }
+  if (chunk.content.embedding) work(chunk.embedding_backward);
+  if (last) reduce_completed(op.chunk, 0);
+  if (chunk.saved_by_ends > 0) free(MemoryPool::activations, chunk.saved_by_ends);
+  send(op);
+}
+
+void StageBuilder::receive(const ScheduleOp& op) {
+  const int stage = stage_of(op.chunk);
+  const bool forward = op.pass == Pass::forward;
+  if (stage == (forward ? 0 : last_stage())) return;
+  const std::size_t stream = forward ? kForwardRecv : kBackwardRecv;
+  const StepGroup from = forward ? StepGroup::forward_previous : StepGroup::backward_next;
+  program_.recv(stream, slot_of(from), tag(op, stage), id_of(StepCategory::pipeline),
+                tables_.label(forward ? "receive activation" : "receive gradient"));
+  program_.order(stream, kCompute);
+}
+
+/// Blocking frameworks and the schedule without interleaving wait for their sends: Megatron-LM
+/// d98e8a64, pipeline_parallel/p2p_communication.py, `wait_on_reqs` unless overlap_p2p_comm.
+void StageBuilder::send(const ScheduleOp& op) {
+  const int stage = stage_of(op.chunk);
+  const bool forward = op.pass == Pass::forward;
+  if (stage == (forward ? last_stage() : 0)) return;
+  const std::size_t stream = forward ? kForwardSend : kBackwardSend;
+  const StepGroup to = forward ? StepGroup::forward_next : StepGroup::backward_previous;
+  const TransferId transfer = tables_.transfer(
+      CollectiveKind::send_recv, pipeline_hop_size(context_), group(to), StepCategory::pipeline);
+  program_.order(kCompute, stream);
+  program_.send(stream, slot_of(to), tag(op, forward ? stage + 1 : stage - 1), transfer,
+                id_of(StepCategory::pipeline),
+                tables_.label(forward ? "send activation" : "send gradient"));
+  const bool beside = inputs_.job.layout.vpp > 1 && training().overlap_p2p;
+  if (!beside || training().framework.blocking_p2p) program_.order(stream, kCompute);
+}
+
+/// Parameters come back from the optimizer's shards in forward order, one bucket after another.
+void StageBuilder::gather_parameters() {
+  const LabelId label = tables_.label("gather parameters");
+  for (std::size_t c = 0; c < chunks_.size(); ++c) {
+    const std::vector<ChunkBucket>& buckets = chunks_[c].buckets;
+    for (auto bucket = buckets.rbegin(); bucket != buckets.rend(); ++bucket) {
+      program_.collective(kData, slot_of(StepGroup::data), bucket->gather,
+                          id_of(StepCategory::parameter), label);
+    }
+    gather_done_[c] = program_.record(kData);
+  }
+}
+
+void StageBuilder::await_parameters(int chunk) {
+  const auto c = static_cast<std::size_t>(chunk);
+  if (!sharded() || !training().overlap_param_gather || gathered_[c]) return;
+  program_.wait(kCompute, gather_done_[c]);
+  gathered_[c] = true;
+}
+
+/// Starts the buckets of a chunk whose gradients are all there, beside the backward pass. Without
+/// interleaving only the first stage does so if Megatron aligns the stages: the others would reduce
+/// while they are still in the middle of the pipeline; they start when they are done, in the
+/// bubble.
+void StageBuilder::reduce_completed(int chunk, std::size_t completed_tensor) {
+  const auto c = static_cast<std::size_t>(chunk);
+  if (data_group_ == kNoGroup || !training().overlap_grad_reduce) return;
+  if (grid().pp > 1 && training().framework.align_grad_reduce &&
+      (inputs_.job.layout.vpp > 1 || rank_ != 0)) {
+    return;
+  }
+  const std::vector<ChunkBucket>& buckets = chunks_[c].buckets;
+  while (reduced_[c] < buckets.size() && buckets[reduced_[c]].first_tensor >= completed_tensor) {
+    program_.order(kCompute, kData);
+    program_.collective(kData, slot_of(StepGroup::data), buckets[reduced_[c]].reduce,
+                        id_of(StepCategory::gradient), tables_.label("reduce gradients"));
+    ++reduced_[c];
+  }
+  free_reduced(chunk);
+}
+
+void StageBuilder::reduce_rest(int chunk) {
+  const auto c = static_cast<std::size_t>(chunk);
+  if (reduced_[c] == chunks_[c].buckets.size()) return;
+  program_.order(kCompute, kData);
+  for (; reduced_[c] < chunks_[c].buckets.size(); ++reduced_[c]) {
+    program_.collective(kData, slot_of(StepGroup::data), chunks_[c].buckets[reduced_[c]].reduce,
+                        id_of(StepCategory::gradient), tables_.label("reduce gradients"));
+  }
+  free_reduced(chunk);
+}
+
+void StageBuilder::hold_gradients(int chunk) {
+  const auto c = static_cast<std::size_t>(chunk);
+  if (!gradients_sharded() || gradients_held_[c]) return;
+  hold(MemoryPool::gradients, gradient_bytes(c));
+  gradients_held_[c] = true;
+}
+
+void StageBuilder::free_reduced(int chunk) {
+  const auto c = static_cast<std::size_t>(chunk);
+  if (!gradients_held_[c] || reduced_[c] < chunks_[c].buckets.size()) return;
+  program_.release(kData, id_of(MemoryPool::gradients), gradient_bytes(c));
+  gradients_held_[c] = false;
+}
+
+/// Interleaved: a chunk is reduced `rank` backward passes after its last one, so that all ranks
+/// start together. Source: Megatron-LM d98e8a64, pipeline_parallel/schedules.py,
+/// grad_sync_virtual_microbatch_id.
+void StageBuilder::reduce_aligned(std::size_t backward_index) {
+  if (data_group_ == kNoGroup || !training().overlap_grad_reduce) return;
+  if (inputs_.job.layout.vpp == 1) return;
+  const std::size_t shift =
+      training().framework.align_grad_reduce ? static_cast<std::size_t>(rank_) : 0;
+  for (std::size_t c = 0; c < chunks_.size(); ++c) {
+    if (backward_index == last_backward_[c] + shift) reduce_rest(static_cast<int>(c));
+  }
+}
+
+void StageBuilder::allocate_states() {
+  const double elements = static_cast<double>(parameters_);
+  const auto hold_elements = [this](MemoryPool pool, double count, double size) {
+    hold(pool, static_cast<std::int64_t>(count * size));
+  };
+  const double parameter = element_size(training().parameter_dtype).value;
+  const double gradient = element_size(training().gradient_dtype).value;
+  hold_elements(MemoryPool::parameters, elements, parameter);
+  hold_elements(MemoryPool::gradients, gradients_sharded() ? elements / shards() : elements,
+                gradient);
+  hold_elements(MemoryPool::optimizer, elements / shards(), kOptimizerStateBytes);
+  // A tensor-parallel region works on the gathered activation and its gradient.
+  const double activation = static_cast<double>(context_.tokens() * inputs_.job.model.hidden);
+  if (grid().tp > 1) hold_elements(MemoryPool::buffers, 2 * activation, parameter);
+  if (grid().pp > 1) {
+    const double hop = pipeline_hop_size(context_).value;
+    hold_elements(MemoryPool::buffers, 2, hop);
+  }
+}
+
+void StageBuilder::blocking(StepGroup slot, CollectiveKind kind, Bytes size,
+                            std::string_view name) {
+  const std::size_t stream = slot == StepGroup::tensor ? kTensor : kData;
+  const TransferId transfer = tables_.transfer(kind, size, group(slot), StepCategory::synchronize);
+  program_.order(kCompute, stream);
+  program_.collective(stream, slot_of(slot), transfer, id_of(StepCategory::synchronize),
+                      tables_.label(name));
+  program_.order(stream, kCompute);
+}
+
+/// Source: Megatron-LM d98e8a64, distributed/finalize_model_grads.py: data-parallel reduction, then
+/// gradients of norms under sequence parallelism, then the tied embedding.
+void StageBuilder::finish_gradients() {
+  if (data_group_ != kNoGroup) {
+    for (std::size_t c = 0; c < chunks_.size(); ++c) reduce_rest(static_cast<int>(c));
+    program_.order(kData, kCompute);
+  }
+  const Bytes gradient = element_size(training().gradient_dtype);
+  std::int64_t replicated = 0;
+  std::int64_t tied = 0;
+  for (const ModelChunk& chunk : chunks_) {
+    replicated += chunk.replicated;
+    tied += chunk.tied_embedding;
+  }
+  if (inputs_.job.layout.sequence_parallel && grid().tp > 1) {
+    blocking(StepGroup::tensor, CollectiveKind::all_reduce,
+             static_cast<double>(replicated) * gradient, "reduce norm gradients");
+  }
+  if (tied > 0 && grid().pp > 1) {
+    blocking(StepGroup::embedding, CollectiveKind::all_reduce, static_cast<double>(tied) * gradient,
+             "reduce tied embedding");
+  }
+}
+
+/// Adam reads gradient, master weight and two moments and writes all but the first, in fp32, and
+/// the parameter in its own type; the norm before it reads the gradient; the buffer is cleared
+/// after it.
+void StageBuilder::optimize() {
+  const double own = static_cast<double>(parameters_) / shards();
+  const Bytes fp32 = element_size(DataType::fp32);
+  const Bytes parameter = element_size(training().parameter_dtype);
+  const Bytes gradient = element_size(training().gradient_dtype);
+  memory_kernel(MemoryKernel::elementwise, own * gradient, StepCategory::optimizer,
+                "gradient norm");
+  if (group(StepGroup::world) != kNoGroup) {
+    blocking(StepGroup::world, CollectiveKind::all_reduce, fp32, "gradient norm over all ranks");
+  }
+  memory_kernel(MemoryKernel::optimizer, own * (7.0 * fp32 + parameter), StepCategory::optimizer,
+                "optimizer");
+  memory_kernel(MemoryKernel::elementwise, static_cast<double>(parameters_) * gradient,
+                StepCategory::optimizer, "clear gradients");
+  if (sharded() && !training().overlap_param_gather) {
+    program_.order(kCompute, kData);
+    gather_parameters();
+    program_.order(kData, kCompute);
+  }
+  if (training().framework.step_overhead > seconds(0)) {
+    const TimeEstimate overhead{training().framework.step_overhead, Evidence::assumed};
+    program_.compute(kCompute, tables_.kernel(overhead, StepCategory::overhead),
+                     id_of(StepCategory::overhead), tables_.label("host work"));
+  }
+}
+
+}  // namespace
+
+StageProgram stage_program(const StageInputs& inputs, int pipeline_rank, CostTables& tables) {
+  return StageBuilder(inputs, pipeline_rank, tables).build();
+}
+
+}  // namespace flopcast

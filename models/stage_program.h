@@ -1,0 +1,41 @@
+#pragma once
+
+// The program of one pipeline rank for one training step: the pipeline schedule with all that each
+// of its passes does, then the end of the step.
+//
+//   parameter gather (distributed optimizer) beside the first forward passes
+//   forward and backward passes in schedule order, sends and receives between stages
+//   gradient reduction by buckets, beside the last backward passes or after them
+//   gradients of replicated and shared tensors, gradient norm, optimizer step
+
+#include <cstdint>
+#include <vector>
+
+#include "models/gradient_buckets.h"
+#include "models/layout.h"
+#include "models/operator_timing.h"
+#include "models/pipeline_schedule.h"
+#include "models/training.h"
+#include "sim/program.h"
+
+namespace flopcast {
+
+/// What all stages of a job have in common.
+struct StageInputs {
+  const Job& job;
+  const Communicators& communicators;
+  std::int64_t padded_vocab = 0;
+  std::vector<StageContent> stages;               // by global stage
+  std::vector<std::vector<ScheduleOp>> schedule;  // by pipeline rank
+};
+
+struct StageProgram {
+  Program program;
+  Flops executed;               // matrix products and attention of one rank over the step
+  Flops recomputed;             // the part of it that is recompute
+  std::int64_t parameters = 0;  // elements on one rank
+};
+
+StageProgram stage_program(const StageInputs& inputs, int pipeline_rank, CostTables& tables);
+
+}  // namespace flopcast

@@ -1,0 +1,42 @@
+#pragma once
+
+// What the time and the bytes of a training step are charged to, in the order of reports.
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "sim/ids.h"
+
+namespace flopcast {
+
+enum class StepCategory : std::uint16_t {
+  forward,
+  backward,
+  recompute,
+  optimizer,
+  overhead,     // host work once a step
+  tensor,       // tensor-parallel collectives
+  pipeline,     // sends and receives between stages
+  gradient,     // data-parallel gradient reduction
+  parameter,    // data-parallel parameter gather
+  synchronize,  // gradient norm, embedding and norm gradients: once a step
+};
+
+inline constexpr std::array<std::string_view, 10> kStepCategoryNames{
+    "forward", "backward", "recompute", "optimizer", "overhead",
+    "tensor",  "pipeline", "gradient",  "parameter", "synchronize"};
+
+constexpr CategoryId id_of(StepCategory category) {
+  return CategoryId{static_cast<std::uint16_t>(category)};
+}
+
+/// Memory pools of a rank.
+enum class MemoryPool : std::uint16_t { parameters, gradients, optimizer, activations, buffers };
+
+inline constexpr std::array<std::string_view, 5> kMemoryPoolNames{
+    "parameters", "gradients", "optimizer", "activations", "buffers"};
+
+constexpr CategoryId id_of(MemoryPool pool) { return CategoryId{static_cast<std::uint16_t>(pool)}; }
+
+}  // namespace flopcast

@@ -1,0 +1,250 @@
+#include "models/step_report.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "models/parameters.h"
+#include "sim/check.h"
+
+namespace flopcast {
+namespace {
+
+/// What CUDA, NCCL and the allocator hold beside the tensors: assumed.
+///   context: driver, cuBLAS workspace, NCCL buffers; torch reports 1 to 3 GB beside its own
+///   fragmentation: of the allocated activations
+constexpr Bytes kContextMargin = gigabytes(2);
+constexpr double kFragmentation = 0.03;
+
+std::string_view schedule_name(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::gpipe: return "GPipe";
+    case ScheduleKind::one_f_one_b: return "1F1B";
+    case ScheduleKind::interleaved: return "interleaved 1F1B";
+  }
+  return {};
+}
+
+/// Sums over ranks, each as often as it stands for, divided by their number.
+class Means {
+ public:
+  Means(const Plan& plan, const Result& result) : plan_(plan), result_(result) {
+    for (const Rank& rank : plan.workload.ranks) ranks_ += static_cast<double>(rank.count);
+  }
+
+  Seconds of(auto member, StepCategory category) const {
+    return over_ranks([&](const RankSummary& rank) {
+      return to_seconds(rank.by_category[static_cast<std::size_t>(category)].*member);
+    });
+  }
+  Seconds idle() const {
+    return over_ranks([](const RankSummary& rank) { return to_seconds(rank.idle); });
+  }
+  Bytes sent(StepCategory category) const {
+    double sum = 0;
+    for (std::size_t i = 0; i < result_.ranks.size(); ++i) {
+      sum += weight(i) * result_.ranks[i].bytes_by_category[static_cast<std::size_t>(category)];
+    }
+    return bytes(sum);
+  }
+  std::uint64_t calls(StepCategory category) const {
+    std::uint64_t most = 0;
+    for (const RankSummary& rank : result_.ranks) {
+      most = std::max(most, rank.ops_by_category[static_cast<std::size_t>(category)]);
+    }
+    return most;
+  }
+
+ private:
+  double weight(std::size_t row) const {
+    return static_cast<double>(plan_.workload.ranks[row].count) / ranks_;
+  }
+  Seconds over_ranks(auto value) const {
+    Seconds sum;
+    for (std::size_t i = 0; i < result_.ranks.size(); ++i) {
+      sum += weight(i) * value(result_.ranks[i]);
+    }
+    return sum;
+  }
+
+  const Plan& plan_;
+  const Result& result_;
+  double ranks_ = 0;
+};
+
+Evidence evidence_of(const Plan& plan, StepCategory category) {
+  return plan.evidence[static_cast<std::size_t>(category)];
+}
+
+std::vector<TimeShare> breakdown(const Plan& plan, const Means& means) {
+  using enum StepCategory;
+  const auto exposed = [&means](StepCategory c) { return means.of(&CategoryTime::exposed, c); };
+  const auto waiting = [&means](StepCategory c) { return means.of(&CategoryTime::waiting, c); };
+  const auto line = [&plan](std::string name, Seconds time, StepCategory category) {
+    return TimeShare{std::move(name), time, evidence_of(plan, category)};
+  };
+  const auto busy = [&](std::string name, StepCategory category) {
+    return line(std::move(name), means.of(&CategoryTime::busy, category), category);
+  };
+  std::vector<TimeShare> shares{
+      busy("forward", forward),
+      busy("backward", backward),
+      busy("recompute", recompute),
+      busy("optimizer", optimizer),
+      busy("host work", overhead),
+      line("exposed tensor parallel", exposed(tensor), tensor),
+      line("exposed pipeline parallel", exposed(pipeline), pipeline),
+      line("exposed gradient reduction", exposed(gradient), gradient),
+      line("exposed parameter gather", exposed(parameter), parameter),
+      line("exposed synchronization", exposed(synchronize), synchronize),
+  };
+  // Standing still since another stage has not got there: the pipeline's fill and drain, unequal
+  // stages, and the wait for the slowest at the gradient norm.
+  const Seconds bubble = waiting(pipeline) + waiting(synchronize) + means.idle();
+  shares.push_back({"pipeline bubble", bubble,
+                    weakest(evidence_of(plan, forward), evidence_of(plan, backward))});
+  const Seconds others = waiting(tensor) + waiting(gradient) + waiting(parameter);
+  shares.push_back({"waiting for other ranks", others, evidence_of(plan, forward)});
+  std::erase_if(shares, [](const TimeShare& share) { return share.time == seconds(0); });
+  return shares;
+}
+
+/// The slowest communicator of a kind over all stages.
+const GroupFacts* facts_of(const Plan& plan, StepGroup slot) {
+  const GroupFacts* slowest = nullptr;
+  for (const auto& slots : plan.groups) {
+    const GroupId group = slots[static_cast<std::size_t>(slot)];
+    if (group == kNoGroup) continue;
+    const GroupFacts& facts = plan.facts[index_of(group)];
+    if (slowest == nullptr || facts.slowest > slowest->slowest) slowest = &facts;
+  }
+  return slowest;
+}
+
+std::string_view name_of(LinkKind kind) {
+  switch (kind) {
+    case LinkKind::nvlink: return "nvlink";
+    case LinkKind::pcie: return "pcie";
+    case LinkKind::nic: return "nic";
+    case LinkKind::leaf_uplink: return "leaf_uplink";
+    case LinkKind::spine_uplink: return "spine_uplink";
+  }
+  return {};
+}
+
+struct CommunicationLine {
+  std::string_view name;
+  StepCategory category;
+  StepGroup slot;
+};
+
+std::vector<CommunicationShare> communication(const Plan& plan, const Means& means) {
+  constexpr std::array<CommunicationLine, 5> kLines{{
+      {"tensor parallel", StepCategory::tensor, StepGroup::tensor},
+      {"pipeline parallel", StepCategory::pipeline, StepGroup::forward_next},
+      {"gradient reduction", StepCategory::gradient, StepGroup::data},
+      {"parameter gather", StepCategory::parameter, StepGroup::data},
+      {"synchronization", StepCategory::synchronize, StepGroup::world},
+  }};
+  std::vector<CommunicationShare> shares;
+  for (const CommunicationLine& line : kLines) {
+    const std::uint64_t calls = means.calls(line.category);
+    const GroupFacts* facts = facts_of(plan, line.slot);
+    if (calls == 0 || facts == nullptr) continue;
+    CommunicationShare share{.name = std::string(line.name),
+                             .sent = means.sent(line.category),
+                             .calls = calls,
+                             .transfer = means.of(&CategoryTime::busy, line.category),
+                             .exposed = means.of(&CategoryTime::exposed, line.category),
+                             .waiting = means.of(&CategoryTime::waiting, line.category),
+                             .shape = facts->shape,
+                             .slowest_link = std::string(name_of(facts->slowest)),
+                             .evidence = evidence_of(plan, line.category)};
+    if (share.transfer > seconds(0)) {
+      share.bus_bandwidth_gb = to_gigabytes_per_second(share.sent / share.transfer);
+    }
+    shares.push_back(std::move(share));
+  }
+  return shares;
+}
+
+StageMemory stage_memory(const Plan& plan, const Result& result, std::size_t row) {
+  const MemoryPeak& peak = result.ranks[row].memory;
+  const auto pool = [&peak](MemoryPool p) {
+    return bytes(static_cast<double>(peak.by_pool[static_cast<std::size_t>(p)]));
+  };
+  const Bytes activations = pool(MemoryPool::activations);
+  StageMemory memory{.stage = static_cast<int>(row),
+                     .layers = 0,
+                     .parameters = pool(MemoryPool::parameters),
+                     .gradients = pool(MemoryPool::gradients),
+                     .optimizer = pool(MemoryPool::optimizer),
+                     .activations = activations,
+                     .buffers = pool(MemoryPool::buffers),
+                     .margin = kContextMargin + kFragmentation * activations};
+  for (std::size_t s = row; s < plan.stages.size(); s += result.ranks.size()) {
+    memory.layers += plan.stages[s].layers;
+  }
+  return memory;
+}
+
+void fill_memory(StepReport& report, const Plan& plan, const Result& result) {
+  for (std::size_t row = 0; row < result.ranks.size(); ++row) {
+    report.memory.push_back(stage_memory(plan, result, row));
+  }
+  const auto fullest = std::ranges::max_element(
+      report.memory,
+      [](const StageMemory& a, const StageMemory& b) { return a.reserved() < b.reserved(); });
+  report.fullest_stage = fullest->stage;
+  report.fits = fullest->reserved() <= report.device_memory;
+}
+
+}  // namespace
+
+StepReport step_report(const Job& job, const Cluster& cluster, const Plan& plan,
+                       const Result& result) {
+  const BatchShape& batch = job.training.batch;
+  const Gpu& gpu = cluster.spec().system.gpu;
+  const Means means(plan, result);
+  StepReport report;
+  report.gpus = job.layout.grid.world();
+  report.micro_batches = micro_batches(job.layout, batch);
+  report.tokens = batch.global_batch * batch.sequence;
+  report.parameters = parameter_count(job.model).total;
+  report.schedule = schedule_name(job.layout.schedule);
+
+  report.step = to_seconds(result.makespan);
+  report.evidence = *std::ranges::min_element(plan.evidence);
+  report.tokens_per_second = static_cast<double>(report.tokens) / report.step.value;
+  report.tokens_per_second_per_gpu = report.tokens_per_second / report.gpus;
+  const auto peak = gpu.peak(job.training.precision);
+  FLOPCAST_CHECK(peak.has_value(), "the reader refuses a precision that the GPU does not have");
+  report.peak_dtype = job.training.precision;
+  report.peak = *peak;
+  report = in_convention(std::move(report), job, FlopConvention::megatron);
+  report.hardware_flops = report.model_flops + plan.recomputed;
+  report.hfu = report.hardware_flops / report.step / report.gpus / report.peak;
+
+  report.breakdown = breakdown(plan, means);
+  report.communication = communication(plan, means);
+  report.device_memory = gpu.memory;
+  fill_memory(report, plan, result);
+
+  report.simulated_ranks = result.ranks.size();
+  for (const Rank& rank : plan.workload.ranks) report.represented_ranks += rank.count;
+  report.events = result.events;
+  return report;
+}
+
+StepReport in_convention(StepReport report, const Job& job, FlopConvention convention) {
+  const BatchShape& batch = job.training.batch;
+  const auto vocab =
+      padded_vocab(job.model.vocab, job.training.framework.vocab_divisor, job.layout.grid.tp);
+  report.convention = convention;
+  report.model_flops =
+      model_flops(job.model, batch.sequence, batch.global_batch, vocab, convention);
+  report.model_flops_per_gpu = report.model_flops / report.step / report.gpus;
+  report.mfu = report.model_flops_per_gpu / report.peak;
+  return report;
+}
+
+}  // namespace flopcast

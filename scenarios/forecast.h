@@ -1,0 +1,20 @@
+#pragma once
+
+// One scenario answered: build the cluster, lower the job, run the engine, report.
+
+#include "models/step_report.h"
+#include "scenarios/scenario.h"
+#include "sim/timeline.h"
+#include "sim/workload.h"
+
+namespace flopcast {
+
+struct Forecast {
+  StepReport report;
+  Workload workload;  // names of ranks, streams and labels for a timeline
+};
+
+/// `sink` may be null. Throws InputError where the scenario asks for what is not simulated yet.
+Forecast forecast(const Scenario& scenario, TimelineSink* sink = nullptr);
+
+}  // namespace flopcast
