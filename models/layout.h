@@ -1,0 +1,68 @@
+#pragma once
+
+// How a job is split over ranks, and which splits the frameworks accept.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/transformer.h"
+#include "topology/process_groups.h"
+
+namespace flopcast {
+
+enum class ScheduleKind : std::uint8_t { gpipe, one_f_one_b, interleaved };
+
+struct Layout {
+  ParallelGrid grid{};  // tp cp ep dp pp etp and the rank order
+  int vpp = 1;          // virtual pipeline: model chunks per rank
+  int zero = 0;         // 0 none, 1 distributed optimizer, 2 + gradients, 3 + parameters
+  bool sequence_parallel = false;
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  int micro_batch_group = 0;  // interleaved: group size per virtual stage; 0 means pp
+  std::vector<int>
+      layers_per_stage{};  // explicit split by global stage (vpp * pp entries); empty: even
+  bool account_embedding_in_split = false;  // Megatron: the embedding counts as a layer of stage 0
+  bool account_loss_in_split = false;       // and the output layer as one of the last stage
+};
+
+/// One broken rule: which key, what it is, what it must be, the nearest legal values.
+struct LayoutViolation {
+  std::string key;                    // scenario key: "parallel.tp"
+  std::string problem;                // "tp = 3 does not divide the 64 attention heads"
+  std::vector<std::int64_t> nearest;  // legal values of the key near the one given, nearest first
+};
+
+/// What a legality check must know besides model and layout.
+struct BatchShape {
+  std::int64_t sequence = 0;
+  std::int64_t micro_batch = 1;
+  std::int64_t global_batch = 1;  // sequences per optimizer step
+};
+
+/// Every rule that the layout breaks; empty when it is legal. Rules and sources: layout_rules.cpp.
+/// `nearest` holds at most two values that obey the rules about this key and break no other rule
+/// that held, all other keys as they are, except that dp follows where tp, cp or pp change. Any
+/// numbers may be asked about.
+std::vector<LayoutViolation> layout_violations(const Transformer& model, const Layout& layout,
+                                               const BatchShape& batch, int gpus);
+
+/// Whether nothing is broken; much faster, as a search needs it.
+bool layout_is_legal(const Transformer& model, const Layout& layout, const BatchShape& batch,
+                     int gpus);
+
+/// global_batch / (micro_batch * dp). Only for legal layouts.
+std::int64_t micro_batches(const Layout& layout, const BatchShape& batch);
+
+/// What one global pipeline stage holds. Stage s = chunk * pp + rank (Megatron's loop placement).
+struct StageContent {
+  std::int64_t first_layer = 0;
+  std::int64_t layers = 0;
+  bool embedding = false;
+  bool head = false;  // final norm, logits, loss
+};
+
+/// By global stage, vpp * pp entries. Only for legal layouts.
+std::vector<StageContent> split_layers(const Transformer& model, const Layout& layout);
+
+}  // namespace flopcast
