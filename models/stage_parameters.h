@@ -1,0 +1,33 @@
+#pragma once
+
+// The parameter tensors that one rank of one pipeline stage holds.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/layout.h"
+#include "models/transformer.h"
+
+namespace flopcast {
+
+struct RankTensor {
+  std::string name;
+  std::int64_t elements = 0;      // on this rank
+  bool shared_embedding = false;  // a copy of a weight that lives on another stage as well
+};
+
+/// In the order in which Megatron registers them.
+struct StageTensors {
+  std::vector<RankTensor> dense;   // gradients are reduced over dp * cp
+  std::vector<RankTensor> expert;  // over the expert data-parallel group
+};
+
+/// Of one global stage, that is one model chunk. `vocab` is the padded vocabulary. The layout must
+/// be legal, so that every tensor divides.
+StageTensors rank_tensors(const Transformer& model, const StageContent& stage,
+                          const ParallelGrid& grid, std::int64_t vocab);
+
+std::int64_t total_elements(const std::vector<RankTensor>& tensors);
+
+}  // namespace flopcast
