@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <iterator>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -16,8 +17,11 @@ namespace {
 /// Heading and value, so that the two rows cannot drift apart.
 using Field = std::pair<std::string, std::string>;
 
+std::string number_text(double value) { return fmt::format("{:.12g}", value); }
+
 template <class T>
 Field field(std::string name, const T& value) {
+  if constexpr (std::is_floating_point_v<T>) return {std::move(name), number_text(value)};
   return {std::move(name), fmt::format("{}", value)};
 }
 
@@ -95,7 +99,7 @@ std::vector<Field> fields(const Answer& answer, const std::vector<std::string>& 
     const auto& shares = answer.report.breakdown;
     const auto share = std::ranges::find(shares, name, &TimeShare::name);
     row.emplace_back(time_heading(name),
-                     share != shares.end() ? fmt::format("{}", share->time.value) : "");
+                     share != shares.end() ? number_text(share->time.value) : "");
   }
   return row;
 }

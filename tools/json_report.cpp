@@ -1,6 +1,10 @@
 #include "tools/json_report.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "tools/layout_text.h"
 
@@ -10,6 +14,16 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kSchemaVersion = 1;
+
+/// Twelve significant digits, so that 0.240605197887 s is not written 0.24060519788700002. Beyond
+/// them lies nothing but the order of additions.
+void round_numbers(Json& value) {
+  if (value.is_number_float() && std::isfinite(value.get<double>())) {
+    value = std::stod(fmt::format("{:.12g}", value.get<double>()));
+  }
+  if (!value.is_structured()) return;
+  for (Json& part : value) round_numbers(part);
+}
 
 Json question(const Answer& answer) {
   const Scenario& scenario = answer.scenario;
@@ -174,6 +188,7 @@ std::string json_report(std::span<const Answer> answers) {
     document = Json::array();
     for (const Answer& answer : answers) document.push_back(report_object(answer));
   }
+  round_numbers(document);
   return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

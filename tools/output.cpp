@@ -25,6 +25,7 @@ void write_all(std::FILE* file, std::string_view name, std::string_view text) {
 }
 
 struct Closer {
+  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): this is the owner
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 

@@ -1,7 +1,5 @@
 #include "tools/report_format.h"
 
-#include <array>
-
 #include "tools/choice.h"
 #include "tools/csv_report.h"
 #include "tools/json_report.h"
@@ -11,11 +9,11 @@
 namespace flopcast {
 namespace {
 
-constexpr std::array kFormats{
-    Choice{"table", ReportFormat::table},
-    Choice{"json", ReportFormat::json},
-    Choice{"csv", ReportFormat::csv},
-    Choice{"md", ReportFormat::markdown},
+constexpr Choice<ReportFormat> kFormats[] = {
+    {"table", ReportFormat::table},
+    {"json", ReportFormat::json},
+    {"csv", ReportFormat::csv},
+    {"md", ReportFormat::markdown},
 };
 
 /// One report per answer, an empty line between them.

@@ -96,7 +96,7 @@ std::string link_text(std::string name) {
 std::string count_text(double count) {
   constexpr std::array<std::pair<double, std::string_view>, 4> kLetters{
       {{1e12, " T"}, {1e9, " B"}, {1e6, " M"}, {1e3, " k"}}};
-  constexpr double kWhole = 1e4;  // smaller ones are read better in full
+  constexpr double kWhole = 1e5;  // smaller ones are read better in full
   constexpr double kFourDigits = 999.95;
   if (std::abs(count) >= kWhole) {
     for (const auto& [size, letter] : kLetters) {

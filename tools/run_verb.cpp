@@ -1,8 +1,5 @@
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <utility>
 
@@ -28,11 +25,11 @@ struct RunOptions {
 };
 
 FlopConvention read_convention(std::string_view name) {
-  constexpr std::array kConventions{
-      Choice{"megatron", FlopConvention::megatron},
-      Choice{"megatron_full", FlopConvention::megatron_full},
-      Choice{"palm", FlopConvention::palm},
-      Choice{"six_n", FlopConvention::six_n},
+  constexpr Choice<FlopConvention> kConventions[] = {
+      {"megatron", FlopConvention::megatron},
+      {"megatron_full", FlopConvention::megatron_full},
+      {"palm", FlopConvention::palm},
+      {"six_n", FlopConvention::six_n},
   };
   return read_choice<FlopConvention>("--convention", name, kConventions);
 }

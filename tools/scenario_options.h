@@ -8,7 +8,7 @@
 
 #include "scenarios/scenario.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11 is called so
 class App;
 }
 

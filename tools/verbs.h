@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11 is called so
 class App;
 }
 
