@@ -23,8 +23,9 @@ std::string recompute_text(const Recompute& recompute) {
     case RecomputeKind::selective: return "selective";
     case RecomputeKind::full: break;
   }
-  return recompute.layers ? fmt::format("full, {} layers of each chunk", *recompute.layers)
-                          : std::string("full");
+  if (!recompute.layers) return "full";
+  return fmt::format("full, {} layer{} of each chunk", *recompute.layers,
+                     *recompute.layers == 1 ? "" : "s");
 }
 
 }  // namespace flopcast

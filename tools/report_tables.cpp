@@ -256,8 +256,9 @@ TextTable expectation_table(std::span<const ExpectationResult> expectations) {
 }
 
 std::string simulation_note(const StepReport& report) {
-  return fmt::format("Simulated {} ranks for {}, {} events.", report.simulated_ranks,
-                     report.represented_ranks, report.events);
+  return fmt::format("Simulated {} rank{} for {}, {} events.", report.simulated_ranks,
+                     report.simulated_ranks == 1 ? "" : "s", report.represented_ranks,
+                     report.events);
 }
 
 }  // namespace flopcast
