@@ -43,7 +43,7 @@ std::string advice_of(const LayoutViolation& violation) {
 void check_layout(const Node& root, const Scenario& scenario, int gpus) {
   const Job& job = scenario.job;
   const ParallelGrid& grid = job.layout.grid;
-  const bool dp_is_open = node_of(root, "parallel.dp").is_text() &&
+  const bool dp_is_open = !node_of(root, "parallel.dp").is_number() &&
                           gpus % (std::int64_t{grid.tp} * grid.cp * grid.pp) != 0;
   std::vector<std::string> problems;
   std::vector<std::string> advised;
@@ -101,6 +101,7 @@ Scenario read_scenario_document(const Document& document, const DataFolders& dat
   Catalogue catalogue(data.catalogue);
   Scenario scenario;
   scenario.file = document.name();
+  root.find("$schema");  // for the user's editor
   const auto name = root.find("name");
   scenario.name = name ? name->text() : stem(scenario.file);
   if (const auto text = root.find("description")) scenario.description = text->text();

@@ -109,7 +109,9 @@ Framework read_framework(const std::optional<Node>& node) {
   fields.flag("fused_cross_entropy", framework.fused_cross_entropy);
   fields.flag("fused_wgrad_accumulation", framework.fused_wgrad_accumulation);
   fields.flag("blocking_p2p", framework.blocking_p2p);
-  fields.flag("fused_norm", framework.fused_norm);
+  fields.flag("zero_all_reduces", framework.zero_all_reduces);
+  fields.flag("reduces_each_micro_batch", framework.reduces_each_micro_batch);
+  fields.quantity("host_per_operator", framework.host_per_operator);
   fields.quantity("step_overhead", framework.step_overhead);
   fields.count("vocab_divisor", framework.vocab_divisor, 1, kLargestDivisor);
   return framework;

@@ -100,7 +100,8 @@ ValuePlace place_of(std::string_view text, std::span<const std::size_t> steps) {
       }
       place.value = token.begin;
       if (member == step || token.kind == 0) break;
-      token = after_value(text, token);  // the comma
+      token = after_value(text, token);
+      if (token.kind != ',') return {text.size(), text.size()};
       token = next_token(text, token.end);
     }
   }

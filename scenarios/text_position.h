@@ -33,7 +33,8 @@ struct ValuePlace {
   std::size_t value = 0;
 };
 
-/// Follows steps from the root: the n-th member of an object, the n-th element of an array.
+/// Follows steps from the root: the n-th member of an object, the n-th element of an array. The end
+/// of the text where there are not so many.
 ValuePlace place_of(std::string_view text, std::span<const std::size_t> steps);
 
 /// Where nesting first gets deeper than `limit`.
