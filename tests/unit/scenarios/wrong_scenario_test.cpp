@@ -1,0 +1,172 @@
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scenarios/scenario.h"
+#include "sim/errors.h"
+
+using namespace flopcast;
+
+namespace {
+
+const std::filesystem::path kWrong = std::filesystem::path(FLOPCAST_TEST_DATA) / "wrong";
+const std::filesystem::path kGood =
+    std::filesystem::path(FLOPCAST_SOURCE_DIR) / "scenarios/examples/llama3-70b-64-h100.json";
+
+DataFolders shipped() {
+  const std::filesystem::path source(FLOPCAST_SOURCE_DIR);
+  return {.catalogue = source / "scenarios/catalogue", .profiles = source / "calibration/profiles"};
+}
+
+/// The message of the InputError that reading the file throws.
+std::optional<std::string> complaint(const std::filesystem::path& file,
+                                     const std::vector<Override>& overrides = {}) {
+  try {
+    read_scenario(file, overrides, shipped());
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return std::nullopt;
+}
+
+struct Row {
+  std::string file;                // in tests/data/wrong, without .json
+  std::string place;               // line:column of the mistake, counted in the file
+  std::vector<std::string> parts;  // of the message
+};
+
+// clang-format off
+const std::vector<Row> kRows{
+    // not JSON
+    {"binary", "", {"a binary file"}},
+    {"empty", "", {"an empty file"}},
+    {"not_utf8", "1:11", {"UTF-8"}},
+    {"unclosed_brace", "9:1", {"expected ',' or '}'", "the end of the file"}},
+    {"missing_comma", "3:3", {"expected ',' or '}'", "found \"cluster\""}},
+    {"trailing_comma", "3:47", {"a comma before '}'"}},
+    {"bare_word", "2:12", {"llama3-8b", "text stands in double quotes"}},
+    {"not_a_number", "5:28", {"NaN"}},
+    {"too_large_number", "5:28", {"1e999", "too large"}},
+    {"nested_too_deep", "1:74", {"nested deeper than 64"}},
+    {"duplicate_key", "5:14", {"duplicate key \"tp\"", "duplicate_key.json:4:16"}},
+    // keys
+    {"unknown_key", "3:49", {"/cluster/fabrik", "unknown key", "did you mean \"fabric\"?"}},
+    {"unknown_key_deep", "3:80", {"/cluster/fabric/oversubscribtion", "did you mean \"oversubscription\"?"}},
+    {"unknown_section", "6:3", {"/profil", "unknown key", "did you mean \"profile\"?"}},
+    {"unknown_metric", "7:14", {"/expect/mfuu", "unknown key", "did you mean \"mfu\"?"}},
+    {"byte_order_mark", "2:3", {"/modell", "did you mean \"model\"?"}},
+    {"missing_key", "5:15", {"/training", "\"global_batch\" is missing"}},
+    {"misspelt_required", "5:34", {"/training/global_bach", "did you mean \"global_batch\"?"}},
+    // kinds, units and ranges
+    {"a_list", "1:1", {"expected an object, found a list"}},
+    {"list_for_object", "3:14", {"/cluster", "expected an object, found a list"}},
+    {"missing_unit", "3:66", {"/cluster/nic_bandwidth", "400 has no unit", "\"400 Gb/s\""}},
+    {"wrong_unit", "3:66", {"/cluster/nic_bandwidth", "a bandwidth such as", "found \"400 GB\""}},
+    {"unknown_unit", "5:64", {"/training/bucket", "found \"25 Mib\"", "\"25 MiB\""}},
+    {"negative_size", "5:64", {"/training/bucket", "\"-25 MiB\" is negative"}},
+    {"negative_count", "3:46", {"/cluster/nodes", "at least 1, found -2"}},
+    {"fraction_for_count", "4:22", {"/parallel/tp", "a whole number, found 2.5"}},
+    {"text_for_number", "5:28", {"/training/sequence", "a whole number, found \"4096\""}},
+    {"boolean_for_number", "4:22", {"/parallel/tp", "a whole number, found true"}},
+    {"number_for_boolean", "4:69", {"/parallel/sequence_parallel", "true or false, found 1"}},
+    {"null_value", "3:46", {"/cluster/nodes", "found null"}},
+    {"bad_order", "4:57", {"/parallel/order", "innermost first", "found \"tp-dp-pp\""}},
+    {"value_without_tolerance", "7:31", {"/expect/mfu/value", "needs a \"tolerance\""}},
+    {"min_above_max", "7:29", {"/expect/mfu/min", "min is above max"}},
+    // names and files
+    {"unknown_gpu", "3:53", {"/cluster/system/gpu", "\"h100-smx\"", "did you mean \"h100-sxm\"?"}},
+    {"unknown_system", "3:25", {"/cluster/system", "\"dgx-h1000\"", "did you mean \"dgx-h100\"?"}},
+    {"unknown_model", "2:12", {"/model", "\"llama-3-8b\"", "did you mean \"llama3-8b\"?"}},
+    {"unknown_framework", "6:16", {"/framework", "megatron-2021", "did you mean \"megatron\"?"}},
+    {"unknown_profile", "6:14", {"/profile", "\"h100_sxm\"", "did you mean \"h100-sxm\"?"}},
+    {"unknown_fabric", "3:68", {"/cluster/fabric/kind", "did you mean \"fat_tree\"?"}},
+    {"missing_model_file", "2:12", {"/model", "no such file", "missing/config.json"}},
+    {"missing_profile_file", "6:14", {"/profile", "no such file", "missing.json"}},
+    // what cannot be
+    {"nodes_and_gpus", "3:57", {"/cluster/gpus", "\"nodes\" is given too"}},
+    {"gpus_not_whole_nodes", "3:45", {"/cluster/gpus", "nodes of 8", "8 or 16"}},
+    {"illegal_tp", "4:22", {"/parallel/tp", "does not divide the 32 attention heads", "nearest legal tp: 2, 4"}},
+    {"illegal_dp", "4:40", {"/parallel/dp", "is not the 16 GPUs", "nearest legal dp: 4"}},
+    {"illegal_batch", "5:50", {"/training/global_batch", "global_batch = 63", "64, 60"}},
+    {"precision_not_on_gpu", "5:47", {"/training/precision", "h100-sxm has no nvfp4", "fp8"}},
+    {"endless_model", "2:12", {"/model", "more than 10^17 parameters"}},
+    {"heads_of_model", "2:12", {"/model", "32 heads are not a multiple of the 5 kv_heads"}},
+};
+// clang-format on
+
+}  // namespace
+
+TEST_CASE("a wrong scenario is told where, what and what else") {
+  for (const Row& row : kRows) {
+    CAPTURE(row.file);
+    const auto path = kWrong / (row.file + ".json");
+    const auto message = complaint(path);
+    REQUIRE(message.has_value());
+    CAPTURE(*message);
+    const std::string place = path.string() + (row.place.empty() ? ": " : ":" + row.place + ": ");
+    CHECK(message->rfind(place, 0) == 0);
+    for (const std::string& part : row.parts) {
+      CAPTURE(part);
+      CHECK(message->find(part) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("every wrong scenario file is in the table") {
+  for (const auto& entry : std::filesystem::directory_iterator(kWrong)) {
+    const std::string name = entry.path().stem().string();
+    CAPTURE(name);
+    CHECK(
+        std::any_of(kRows.begin(), kRows.end(), [&](const Row& row) { return row.file == name; }));
+  }
+}
+
+TEST_CASE("a file that is not there or not a file is the user's mistake") {
+  CHECK(complaint(kWrong / "nowhere.json")->find("no such file") != std::string::npos);
+  CHECK(complaint(kWrong)->find("a folder") != std::string::npos);
+}
+
+TEST_CASE("a wrong option is named as it was given") {
+  struct OptionRow {
+    Override option;
+    std::string message;  // its beginning
+  };
+  const std::vector<OptionRow> rows{
+      {{"parallel.tpp", "4"}, "--set parallel.tpp=4: /parallel/tpp: unknown key; did you mean"},
+      {{"paralel.tp", "4"},
+       "--set paralel.tp=4: /paralel: unknown key; did you mean \"parallel\"?"},
+      {{"parallel.tp", "three"}, "--set parallel.tp=three: /parallel/tp: expected a whole number"},
+      {{"parallel.tp", "3"}, "--set parallel.tp=3: /parallel/tp: tp = 3 does not divide"},
+      {{"training.bucket", "25"}, "--set training.bucket=25: /training/bucket: 25 has no unit"},
+      {{"cluster.system", "dgx-h10"}, "--set cluster.system=dgx-h10: /cluster/system: no system"},
+      {{"training", "{}"}, "--set training={}: /training: the key \"sequence\" is missing"},
+      {{"parallel..tp", "4"}, "--set parallel..tp=4: expected a path of keys"},
+      {{"", "4"}, "--set =4: expected a path of keys"},
+  };
+  for (const OptionRow& row : rows) {
+    CAPTURE(row.message);
+    const auto message = complaint(kGood, {row.option});
+    REQUIRE(message.has_value());
+    CAPTURE(*message);
+    CHECK(message->rfind(row.message, 0) == 0);
+  }
+}
+
+TEST_CASE("an object that only options created is told by the first of them") {
+  const auto message = complaint(kGood, {{"cluster.nics", "8"}, {"cluster.fabrc.kind", "torus"}});
+  REQUIRE(message.has_value());
+  CHECK(*message ==
+        "--set cluster.fabrc.kind=torus: /cluster/fabrc: unknown key; did you mean \"fabric\"?");
+}
+
+TEST_CASE("GPUs that a layout does not fill are told at the layout") {
+  // tp * pp = 4 * 8 = 32 needs four nodes; dp follows, so what hangs on it is not told.
+  const auto message = complaint(kGood, {{"cluster.nodes", "1"}});
+  REQUIRE(message.has_value());
+  CHECK(message->find("/parallel/pp: tp * cp * pp = 4 * 1 * 8 does not divide the 8 GPUs") !=
+        std::string::npos);
+  CHECK(message->find("global_batch") == std::string::npos);
+}
