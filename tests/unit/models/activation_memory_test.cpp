@@ -47,7 +47,7 @@ double statistics(const OperatorContext& context) {
 }  // namespace
 
 TEST_CASE("activations of a layer follow Korthikanti's Table 2") {
-  for (const json& row : fixture("activation_formulas").at("cases")) {
+  for (const json cases = fixture("activation_formulas").at("cases"); const json& row : cases) {
     CAPTURE(row.at("id").get<std::string>());
     Case c = gpt(row.at("hidden"), row.at("heads"), row.at("sequence"), row.at("micro_batch"));
     const json& expected = row.at("per_layer");
@@ -73,7 +73,7 @@ TEST_CASE("activations of a layer follow Korthikanti's Table 2") {
 }
 
 TEST_CASE("activations of a layer are what autograd keeps, to the byte") {
-  for (const json& row : fixture("activation_measured").at("cases")) {
+  for (const json cases = fixture("activation_measured").at("cases"); const json& row : cases) {
     const std::string layer = row.at("layer");
     if (layer == "llama_flash_unfused_swiglu") continue;  // no framework modelled here does that
     CAPTURE(row.dump());

@@ -111,7 +111,7 @@ TEST_CASE("torch's sequence parallel keeps the gathered input") {
 }
 
 TEST_CASE("ring bytes of a layer's tensor-parallel calls") {
-  for (const json& row : fixture("tensor_parallel_volume").at("cases")) {
+  for (const json cases = fixture("tensor_parallel_volume").at("cases"); const json& row : cases) {
     const int tp = row.at("tp");
     const auto volume = [&](bool sequence_parallel, bool regather) {
       Case c = make_case(tp, sequence_parallel, row.at("sequence"), row.at("micro_batch"),
@@ -139,7 +139,7 @@ TEST_CASE("ring bytes of a layer's tensor-parallel calls") {
 }
 
 TEST_CASE("a pipeline hop carries the activation between stages") {
-  for (const json& row : fixture("pipeline_hop").at("cases")) {
+  for (const json cases = fixture("pipeline_hop").at("cases"); const json& row : cases) {
     Case c = make_case(row.at("tp"), row.at("sequence_parallel"), row.at("sequence"),
                        row.at("micro_batch"), row.at("hidden"));
     c.layout.grid.cp = row.at("cp");
