@@ -13,13 +13,13 @@ namespace {
 
 constexpr std::size_t kAllListed = 12;  // names that fit into a message
 
-/// A name of another kind, or far off: the user needs the list.
+/// Far from every name the user needs the list.
 std::string advice(const std::string& name, std::span<const std::string_view> known,
-                   std::string_view kind) {
+                   const std::filesystem::path& file) {
   const std::string near = did_you_mean(name, known);
   if (!near.empty()) return fmt::format(" among the {} known{}", known.size(), near);
   if (known.size() <= kAllListed) return fmt::format("; known: {}", fmt::join(known, ", "));
-  return fmt::format(" among the {} known; see `flopcast list {}s`", known.size(), kind);
+  return fmt::format(" among the {} known; they are listed in {}", known.size(), file.string());
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ Node Catalogue::row(Shelf& shelf, const Node& name) {
   }
   const std::vector<std::string_view> known(names.begin(), names.end());
   name.fail(fmt::format("no {} {}{}", shelf.kind, name.shown(),
-                        advice(wanted, known, shelf.list.substr(0, shelf.list.size() - 1))));
+                        advice(wanted, known, folder_ / shelf.file)));
 }
 
 void Catalogue::spell_out(Shelf& shelf, std::vector<std::string>& sources) {
