@@ -54,13 +54,12 @@ Seconds compute_time(const GemmCurve& curve, const GemmShape& shape, FlopsPerSec
   return best;
 }
 
-// Operands in `type`, the result in two bytes at least.
+// Operands in `type`, the result as the shape says.
 Bytes gemm_traffic(DataType type, const GemmShape& shape) {
   const auto m = static_cast<double>(shape.m);
   const auto n = static_cast<double>(shape.n);
   const auto k = static_cast<double>(shape.k);
-  const Bytes result = std::max(element_size(type), bytes(2));
-  return (element_size(type) * (m * k + k * n) + result * (m * n)) *
+  return (element_size(type) * (m * k + k * n) + shape.result_traffic * (m * n)) *
          static_cast<double>(shape.batch);
 }
 

@@ -171,6 +171,8 @@ struct GemmShape {
   std::int64_t n = 0;
   std::int64_t k = 0;
   std::int64_t batch = 1;
+  /// Bytes moved per element of C: written in 16 bits; 8 where it is added to in fp32.
+  Bytes result_traffic = bytes(2);
 };
 
 struct AttentionShape {

@@ -1,5 +1,7 @@
 #include "models/activation_memory.h"
 
+#include <algorithm>
+
 #include <numeric>
 
 namespace flopcast {
@@ -25,6 +27,18 @@ Widths widths_of(const OperatorContext& context) {
           .tp = static_cast<double>(context.layout.grid.tp)};
 }
 
+/// Bytes per element of what a linear layer keeps of its input: the quantised copy in fp8 and fp4.
+/// Source: Transformer Engine, module/layernorm_linear.py, which saves the fp8 input.
+double linear_operand(const OperatorContext& context) {
+  return std::min(element_size(context.training.precision).value, widths_of(context).element);
+}
+
+/// Fused attention keeps its output itself; the projection after it keeps a quantised copy as well.
+Bytes copied_operand(const OperatorContext& context, double elements) {
+  const double operand = linear_operand(context);
+  return operand < widths_of(context).element ? bytes(elements * operand) : bytes(0);
+}
+
 /// What core attention keeps inside: scores without fusion, row statistics with it.
 Bytes core_attention_inside(const OperatorContext& context) {
   const Widths w = widths_of(context);
@@ -48,8 +62,10 @@ std::vector<SavedTensor> saved_tensors(const OperatorContext& context, std::int6
   // torch's sequence parallel keeps the gathered input, Megatron gathers it again.
   const bool keeps_shard =
       context.layout.sequence_parallel && context.training.framework.regather_in_backward;
-  const Bytes linear_input = keeps_shard ? outside : bytes(w.tokens * w.hidden * w.element);
-  const Bytes ffn = bytes(w.tokens * static_cast<double>(model.ffn) / w.tp * w.element);
+  const double operand = linear_operand(context);
+  const double input_tokens = keeps_shard ? w.sharded_tokens : w.tokens;
+  const Bytes linear_input = bytes(input_tokens * w.hidden * operand);
+  const double ffn = w.tokens * static_cast<double>(model.ffn) / w.tp;
   const Bytes mask = model.dropout ? bytes(w.sharded_tokens * w.hidden * kMaskSize) : bytes(0);
   const Bytes statistics = bytes(w.sharded_tokens * kNormStatistics);
   const double query = static_cast<double>(model.query_width()) / w.tp;
@@ -60,13 +76,14 @@ std::vector<SavedTensor> saved_tensors(const OperatorContext& context, std::int6
       {"qkv input", linear_input},
       {"queries, keys, values", bytes(w.tokens * (query + 2 * kv) * w.element)},
       {"core attention", core_attention_inside(context)},
-      {"attention output input", bytes(w.tokens * query * w.element)},
+      {"attention output", bytes(w.tokens * query * w.element)},
+      {"attention output input", copied_operand(context, w.tokens * query)},
       {"attention dropout mask", mask},
       {"MLP norm input", outside},
       {"MLP norm statistics", statistics},
       {"fc1 input", linear_input},
-      {"activation input", (model.gated_mlp ? 2.0 : 1.0) * ffn},
-      {"fc2 input", ffn},
+      {"activation input", bytes((model.gated_mlp ? 2.0 : 1.0) * ffn * w.element)},
+      {"fc2 input", bytes(ffn * operand)},
       {"MLP dropout mask", mask},
   };
 }

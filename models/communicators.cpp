@@ -71,6 +71,7 @@ GroupFacts facts_of(const Cluster& cluster, const std::vector<int>& ranks) {
   const std::vector<GpuId> gpus = gpus_of(ranks);
   GroupFacts facts;
   facts.shape = group_shape(cluster, gpus);
+  facts.ranks = static_cast<int>(ranks.size());
   facts.slowest = slowest_tier(cluster, gpus);
   facts.path.domain = system.node_link == NodeLink::pcie ? system.gpu.pcie : system.gpu.nvlink;
   facts.path.network = static_cast<double>(cards_per_node(system, ranks)) * system.nic_bandwidth;
@@ -179,6 +180,11 @@ class Builder {
                            .loads = {{}, {}},
                            .count = activity.copies.size()});
     out_.facts.push_back(facts_of(cluster_, activity.copies.front()));
+    for (const LinkLoad& load :
+         group_load(cluster_, gpus_of(activity.copies.front()), activity.pattern)) {
+      const double relative = load.weight / cluster_.links()[index_of(load.link)].capacity.value;
+      out_.facts.back().heaviest_alone = std::max(out_.facts.back().heaviest_alone, relative);
+    }
     activities_.push_back(std::move(activity));
     return id;
   }
@@ -229,19 +235,17 @@ class Builder {
       const BytesPerSecond capacity = cluster_.links()[index_of(shown)].capacity;
       out_.links.push_back({.name = cluster_.name_of(shown), .capacity = capacity, .count = count});
       for (const Entry& entry : std::get<2>(signature)) {
-        load_group(activities_[entry.activity].group, row, capacity, entry.weight);
+        load_group(activities_[entry.activity].group, row, entry.weight);
       }
     }
   }
 
-  void load_group(GroupId id, LinkId link, BytesPerSecond capacity, double weight) {
+  void load_group(GroupId id, LinkId link, double weight) {
     Group& group = out_.groups[index_of(id)];
-    GroupFacts& facts = out_.facts[index_of(id)];
-    const int ranks = facts.shape.ranks();
+    const int ranks = out_.facts[index_of(id)].ranks;
     const double in_switch = ranks > 1 ? 1 / bus_factor(CollectiveKind::all_reduce, ranks) : 1;
     group.loads[kRingPattern].push_back({link, weight});
     group.loads[kInSwitchPattern].push_back({link, weight * in_switch});
-    facts.heaviest = std::max(facts.heaviest, weight / capacity.value);
   }
 
   const Cluster& cluster_;

@@ -35,10 +35,11 @@ inline constexpr std::size_t kStepGroups = 8;
 
 /// How one communicator lies on the machine.
 struct GroupFacts {
-  GroupShape shape;
+  GroupShape shape;  // the fullest domain counts: 3 ranks on 2 nodes are 2 x 2
+  int ranks = 1;
   NetworkPath path;
   LinkKind slowest = LinkKind::nvlink;
-  double heaviest = 0;  // largest weight per capacity over its links, s per byte
+  double heaviest_alone = 0;  // largest weight per capacity of its own load, s per byte
 };
 
 /// Load lists of a group: as a ring (or pair) of point-to-point sends, and as a reduction in the

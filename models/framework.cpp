@@ -10,21 +10,27 @@ namespace {
 /// distributed/ (buckets, align_grad_reduce), arguments.py (make_vocab_size_divisible_by = 128).
 Framework megatron() { return {}; }
 
-/// Megatron-LM of 2021 and early 2022, before fused attention and fused cross-entropy.
-/// Source: Narayanan et al. 2104.04473; Korthikanti et al. 2205.05198 (unfused core attention).
+/// Megatron-LM of 2021 and early 2022: scores, softmax and values as separate kernels, no fused
+/// cross-entropy, gradients added to the main gradient by a hook.
+/// Source: Narayanan et al. 2104.04473; Korthikanti et al. 2205.05198 (unfused core attention);
+/// Megatron-LM v2.5, model/distributed.py.
 Framework megatron_2021() {
   Framework framework = megatron();
   framework.name = "megatron-2021";
   framework.fused_attention = false;
   framework.fused_cross_entropy = false;
+  framework.fused_wgrad_accumulation = false;
+  framework.host_per_operator = microseconds(50);
   return framework;
 }
 
 /// Megatron-DeepSpeed as BigScience ran it: 2021's kernels, DeepSpeed's ZeRO-1.
-/// Source: BigScience Megatron-DeepSpeed; PHYSICS notes on DeepSpeed edaa7221.
+/// Source: DeepSpeed edaa7221, runtime/zero/stage_1_and_2.py: use_multi_rank_bucket_allreduce is on
+/// by default, so a bucket is all-reduced before each rank keeps its slice.
 Framework megatron_deepspeed() {
   Framework framework = megatron_2021();
   framework.name = "megatron-deepspeed";
+  framework.zero_all_reduces = true;
   framework.reduces_each_micro_batch = true;
   return framework;
 }

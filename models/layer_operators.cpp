@@ -111,10 +111,20 @@ void OperatorList::row_forward(std::string_view name, GemmShape shape) {
   collective("reduce output, last piece", reduction(), tail * activation_size(), false);
 }
 
-/// dW[n,k] += dY[tokens,n]^T X[tokens,k]
+/// dW[n,k] += dY[tokens,n]^T X[tokens,k], added up over micro-batches in the gradient's type: in
+/// the product's own output (read and written) or by a kernel of its own.
 void OperatorList::wgrad(std::string_view name, GemmShape forward) {
-  gemm(name, {.m = forward.n, .n = forward.k, .k = forward.m, .batch = forward.batch},
-       OperatorPhase::weight_gradient);
+  const Bytes gradient = element_size(context_.training.gradient_dtype);
+  const bool fused = context_.training.framework.fused_wgrad_accumulation;
+  GemmShape shape{.m = forward.n, .n = forward.k, .k = forward.m, .batch = forward.batch};
+  if (fused) shape.result_traffic = 2.0 * gradient;
+  gemm(name, shape, OperatorPhase::weight_gradient);
+  if (fused) return;
+  const double elements = static_cast<double>(shape.m * shape.n * shape.batch);
+  list_.push_back(
+      {.name = "add weight gradient",
+       .phase = OperatorPhase::weight_gradient,
+       .work = MemoryCall{MemoryKernel::elementwise, elements * (element_ + 2.0 * gradient)}});
 }
 
 void OperatorList::column_backward(std::string_view name, GemmShape forward) {

@@ -32,7 +32,7 @@ class LayerBuilder {
   }
 
   TimedOperators timed_here(const std::vector<Operator>& operators) {
-    return timed(operators, context_.training.precision, tensor_group_, tables_);
+    return timed(operators, context_.training, tensor_group_, tables_);
   }
 
  private:
@@ -76,8 +76,9 @@ void add_buckets(ModelChunk& out, const OperatorContext& context,
                  const std::vector<GradientBucket>& cut, GroupId group, CostTables& tables) {
   const Training& training = context.training;
   const bool sharded = context.layout.zero >= 1;
+  const bool scatters = sharded && !training.framework.zero_all_reduces;
   const CollectiveKind reduction =
-      sharded ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
+      scatters ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
   for (const GradientBucket& bucket : cut) {
     const double elements = static_cast<double>(bucket.padded);
     ChunkBucket row{.first_tensor = bucket.first};

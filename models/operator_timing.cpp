@@ -69,15 +69,25 @@ TransferId CostTables::transfer(CollectiveKind kind, Bytes size, GroupId group,
   const CollectiveTime cost = collective_time(profile_, kind, size, facts.shape, facts.path);
   note(category, cost.evidence);
   if (!added) return entry->second;
+  // What is sent depends on the ranks; an uneven group has fewer than its shape.
+  const Bytes sent = facts.ranks > 1 ? size * bus_factor(kind, facts.ranks) : bytes(0);
   Transfer transfer{.latency = cost.latency,
-                    .size = cost.sent,
+                    .size = sent,
                     .solo_rate = cost.rate,
                     .pattern = kRingPattern,
                     .compute_share = compute_share(profile_, kind, facts)};
-  // Faster than point-to-point sends could be over the links it has: the switch reduces.
-  if (transfer.solo_rate.value * facts.heaviest > 1) transfer.pattern = kInSwitchPattern;
+  // Faster than point-to-point sends could be over its own links: the switch reduces.
+  const bool reduced_in_switch =
+      facts.shape.nodes == 1 && transfer.solo_rate.value * facts.heaviest_alone > 1;
+  if (reduced_in_switch) transfer.pattern = kInSwitchPattern;
   transfers_.push_back(transfer);
   return entry->second;
+}
+
+Seconds CostTables::solo_time(TransferId id) const {
+  const Transfer& transfer = transfers_[index_of(id)];
+  return transfer.latency +
+         (transfer.size > bytes(0) ? transfer.size / transfer.solo_rate : seconds(0));
 }
 
 void CostTables::finish(Workload& workload) && {
@@ -86,19 +96,24 @@ void CostTables::finish(Workload& workload) && {
   workload.labels = std::move(labels_);
 }
 
-TimedOperators timed(const std::vector<Operator>& operators, DataType precision,
+TimedOperators timed(const std::vector<Operator>& operators, const Training& training,
                      GroupId tensor_group, CostTables& tables) {
   using Kind = TimedOperators::Item::Kind;
   TimedOperators out;
+  Seconds host;
+  Seconds device;  // what the compute stream needs at least
   for (const Operator& op : operators) {
     const StepCategory category = category_of(op.phase);
     const LabelId label = tables.label(op.name);
-    if (const auto estimate = compute_time(op, precision, tables.profile())) {
+    if (!std::holds_alternative<Join>(op.work)) host += training.framework.host_per_operator;
+    if (const auto estimate = compute_time(op, training.precision, tables.profile())) {
+      device += estimate->time;
       const KernelId kernel = tables.kernel(*estimate, category);
       out.items.push_back({Kind::kernel, index_of(kernel), category, label});
     } else if (const auto* call = std::get_if<TensorCall>(&op.work)) {
       const TransferId transfer =
           tables.transfer(call->kind, call->size, tensor_group, StepCategory::tensor);
+      if (!call->beside) device += tables.solo_time(transfer);
       out.items.push_back({call->beside ? Kind::beside : Kind::collective, index_of(transfer),
                            StepCategory::tensor, label});
     } else {
@@ -106,6 +121,12 @@ TimedOperators timed(const std::vector<Operator>& operators, DataType precision,
     }
     out.executed += executed_flops(op);
     if (op.phase == OperatorPhase::recompute) out.recomputed += executed_flops(op);
+  }
+  if (host > device) {
+    const TimeEstimate rest{host - device, Evidence::assumed};
+    const KernelId kernel = tables.kernel(rest, StepCategory::overhead);
+    out.items.push_back({Kind::kernel, index_of(kernel), StepCategory::overhead,
+                         tables.label("waiting for the host")});
   }
   return out;
 }

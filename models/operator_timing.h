@@ -49,6 +49,9 @@ class CostTables {
   /// A collective of `size` (nccl-tests' whole buffer) in a group.
   TransferId transfer(CollectiveKind kind, Bytes size, GroupId group, StepCategory category);
 
+  /// Of a transfer that has the network for itself.
+  Seconds solo_time(TransferId id) const;
+
   const std::array<Evidence, kStepCategoryNames.size()>& evidence() const { return evidence_; }
 
   /// Moves the rows into the workload; the tables are empty afterwards.
@@ -81,7 +84,8 @@ struct TimedOperators {
   Flops recomputed;  // the part of it that is recompute
 };
 
-TimedOperators timed(const std::vector<Operator>& operators, DataType precision,
+/// With the time that the GPU waits where the host needs longer to issue the stretch.
+TimedOperators timed(const std::vector<Operator>& operators, const Training& training,
                      GroupId tensor_group, CostTables& tables);
 
 void append(ProgramBuilder& program, const TimedOperators& work);

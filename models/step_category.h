@@ -15,7 +15,7 @@ enum class StepCategory : std::uint16_t {
   backward,
   recompute,
   optimizer,
-  overhead,     // host work once a step
+  overhead,     // waiting for the host
   tensor,       // tensor-parallel collectives
   pipeline,     // sends and receives between stages
   gradient,     // data-parallel gradient reduction

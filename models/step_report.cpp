@@ -90,7 +90,7 @@ std::vector<TimeShare> breakdown(const Plan& plan, const Means& means) {
       busy("backward", backward),
       busy("recompute", recompute),
       busy("optimizer", optimizer),
-      busy("host work", overhead),
+      busy("waiting for the host", overhead),
       line("exposed tensor parallel", exposed(tensor), tensor),
       line("exposed pipeline parallel", exposed(pipeline), pipeline),
       line("exposed gradient reduction", exposed(gradient), gradient),

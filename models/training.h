@@ -42,9 +42,13 @@ struct Framework {
   bool fused_cross_entropy = true;        // 2 all-reduces instead of 3, fewer logits kept
   bool fused_wgrad_accumulation = true;   // weight gradient GEMM adds into the fp32 buffer
   bool blocking_p2p = false;              // pipeline sends hold the compute stream
+  bool zero_all_reduces = false;          // ZeRO-1, 2: all-reduce, then keep a slice
   bool reduces_each_micro_batch = false;  // ZeRO-2 with accumulation: DeepSpeed; FSDP2: at the last
-  Seconds step_overhead;                  // host work once a step: data, logging, scheduler
-  std::int64_t vocab_divisor = 128;       // the vocabulary is padded to a multiple of this times tp
+  /// Host time to issue one operator: Python, dispatcher and the launches of its kernels. Where a
+  /// pass over a layer takes the GPU less than its host, the GPU waits.
+  Seconds host_per_operator = microseconds(25);
+  Seconds step_overhead;             // host work once a step: data, logging, scheduler
+  std::int64_t vocab_divisor = 128;  // the vocabulary is padded to a multiple of this times tp
 };
 
 /// Presets by name: megatron, nemo, fsdp... nothing where the name is unknown.

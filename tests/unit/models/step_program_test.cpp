@@ -39,6 +39,7 @@ Job tiny_job(ParallelGrid grid, std::int64_t micro_batches) {
   job.training.batch = {
       .sequence = kTokens, .micro_batch = 1, .global_batch = micro_batches * grid.dp};
   job.training.overlap_grad_reduce = job.training.overlap_param_gather = false;
+  job.training.framework.host_per_operator = seconds(0);
   return job;
 }
 
@@ -159,6 +160,32 @@ TEST_CASE("the distributed optimizer scatters gradients and gathers parameters")
   check_memory_returns(step);
 }
 
+TEST_CASE("a group that lies unevenly on nodes sends what its ranks send") {
+  // Three ranks on two nodes of two GPUs: (3-1)/3 of 78336 elements, a multiple of 384.
+  Job job = tiny_job({.dp = 3}, 1);
+  job.layout.zero = 1;
+  ClusterSpec spec = simple_cluster(2, gigabytes_per_second(100));
+  spec.nodes = 2;
+  spec.system.nics = 2;
+  spec.system.nic_bandwidth = spec.system.gpu.pcie = gigabytes_per_second(50);
+  const Plan plan = lower(job, Cluster(spec), simple_profile({}));
+  const Result result = run(plan.workload);
+  const auto& sent = result.ranks.front().bytes_by_category;
+  CHECK(sent[static_cast<std::size_t>(StepCategory::gradient)] == Approx(2.0 / 3 * 78336 * 4));
+  CHECK(sent[static_cast<std::size_t>(StepCategory::parameter)] == Approx(2.0 / 3 * 78336 * 2));
+}
+
+TEST_CASE("DeepSpeed's stage 1 all-reduces before it keeps a slice") {
+  // 2 (n-1)/n Psi gradients, (n-1)/n Psi parameters; 78144 elements padded to a multiple of 128.
+  Job job = tiny_job({.dp = 4}, 3);
+  job.layout.zero = 1;
+  job.training.framework.zero_all_reduces = true;
+  const Step step = run_step(job);
+  REQUIRE(kEmbedding + 2 * kLayer + kHidden + kEmbedding == 78144);
+  CHECK(step.sent(0, StepCategory::gradient) == Approx(2 * 0.75 * 78208 * 4));
+  CHECK(step.sent(0, StepCategory::parameter) == Approx(0.75 * 78208 * 2));
+}
+
 TEST_CASE("reducing gradients beside the backward pass never costs time by itself") {
   // Without latency and interference the same bytes only move earlier.
   const int zero = GENERATE(0, 1);
@@ -260,6 +287,18 @@ TEST_CASE("full recompute adds one forward pass of the layers that it names") {
   const SimTime longer = again.result.makespan - stored.result.makespan;
   CHECK(longer.picoseconds == 3 * layers * 12 * 1'000'000);
   check_memory_returns(again);
+}
+
+TEST_CASE("a pass over a layer takes no less than its host") {
+  // 11 operators forward; backward as many and a weight gradient for each of the 4 products, 15
+  // kernels of 19 us in all; the embedding is one operator each way, the head 3 and 5.
+  Job job = tiny_job({}, 3);
+  const Step free = run_step(job);
+  job.training.framework.host_per_operator = microseconds(10);
+  const Step held = run_step(job);
+  const SimTime longer = held.result.makespan - free.result.makespan;
+  const std::int64_t host = 2 * (11 + 15) + 1 + 1 + 3 + 5;
+  CHECK(longer.picoseconds == 3 * (10 * host - (2 * (12 + 19) + 1 + 1 + 3 + 5)) * 1'000'000);
 }
 
 TEST_CASE("selective recompute runs core attention twice") {

@@ -1,0 +1,155 @@
+#pragma once
+
+// Random small training jobs that the frameworks would accept.
+
+#include <array>
+#include <optional>
+
+#include "generator.h"
+#include "models/lower.h"
+#include "topology/cluster.h"
+
+namespace flopcast::test {
+
+struct RandomJob {
+  Job job;
+  ClusterSpec cluster;
+  Profile profile;
+};
+
+template <class T, std::size_t N>
+T one_of(Generator& random, const std::array<T, N>& choices) {
+  return choices[random.below(N)];
+}
+
+inline Transformer random_model(Generator& random) {
+  Transformer model;
+  model.layers = one_of(random, std::array{1, 2, 4, 6, 8, 12});
+  model.head_dim = one_of(random, std::array{16, 32, 64});
+  model.heads = one_of(random, std::array{4, 8, 12});
+  model.kv_heads = random.chance(0.5) ? model.heads : model.heads / 2;
+  model.hidden = model.heads * model.head_dim;
+  model.ffn = one_of(random, std::array{64, 192, 256}) * model.heads;
+  model.vocab = static_cast<std::int64_t>(random.between(100, 5000));
+  model.gated_mlp = random.chance(0.5);
+  model.tied_embeddings = random.chance(0.5);
+  model.dropout = random.chance(0.3);
+  model.norm = random.chance(0.5) ? NormKind::rms_norm : NormKind::layer_norm;
+  model.qkv_bias = model.mlp_bias = random.chance(0.3);
+  if (random.chance(0.3)) {
+    model.positions = PositionKind::learned;
+    model.max_positions = 1024;
+  }
+  return model;
+}
+
+inline Layout random_layout(Generator& random) {
+  Layout layout;
+  layout.grid.tp = one_of(random, std::array{1, 1, 2, 4});
+  layout.grid.dp = one_of(random, std::array{1, 2, 3, 4});
+  layout.grid.pp = one_of(random, std::array{1, 1, 2, 3, 4});
+  layout.sequence_parallel = random.chance(0.5);
+  layout.zero = random.chance(0.5) ? 1 : 0;
+  switch (random.below(3)) {
+    case 0: layout.schedule = ScheduleKind::gpipe; break;
+    case 1: layout.schedule = ScheduleKind::one_f_one_b; break;
+    default:
+      layout.schedule = ScheduleKind::interleaved;
+      layout.vpp = one_of(random, std::array{2, 3});
+  }
+  return layout;
+}
+
+inline Training random_training(Generator& random, int dp) {
+  Training training;
+  training.batch.sequence = one_of(random, std::array{64, 256, 1024});
+  training.batch.micro_batch = one_of(random, std::array{1, 2});
+  training.batch.global_batch =
+      training.batch.micro_batch * dp * static_cast<std::int64_t>(random.between(1, 10));
+  training.gradient_dtype = random.chance(0.5) ? DataType::fp32 : DataType::bf16;
+  training.overlap_grad_reduce = random.chance(0.5);
+  training.overlap_param_gather = random.chance(0.5);
+  training.tensor_overlap = random.chance(0.3);
+  training.overlap_p2p = random.chance(0.5);
+  if (random.chance(0.5)) {
+    training.bucket = kilobytes(static_cast<double>(random.between(10, 1000)));
+  }
+  const auto names = framework_names();
+  training.framework = *framework_preset(names[random.below(names.size())]);
+  training.framework.align_grad_reduce = random.chance(0.5);
+  training.framework.fused_attention = random.chance(0.5);
+  training.recompute.kind = one_of(
+      random, std::array{RecomputeKind::none, RecomputeKind::selective, RecomputeKind::full});
+  if (random.chance(0.3)) training.recompute.layers = 1;
+  return training;
+}
+
+inline ClusterSpec random_cluster(Generator& random, int gpus) {
+  ClusterSpec spec;
+  System& system = spec.system;
+  system.name = system.gpu.name = "random";
+  system.gpu.memory = gigabytes(80);
+  system.gpu.nvlink = gigabytes_per_second(static_cast<double>(random.between(50, 500)));
+  system.gpu.pcie = gigabytes_per_second(64);
+  system.gpus_per_node = system.nvlink_domain = one_of(random, std::array{1, 2, 4, 8});
+  system.nics = system.gpus_per_node;
+  system.nic_bandwidth = gigabytes_per_second(static_cast<double>(random.between(5, 50)));
+  spec.nodes = (gpus + system.gpus_per_node - 1) / system.gpus_per_node;
+  spec.fabric.kind = one_of(random, kFabricKinds);
+  return spec;
+}
+
+inline Profile random_profile(Generator& random) {
+  Profile profile;
+  profile.sms = 100;
+  profile.memory_bandwidth = gigabytes_per_second(3000);
+  const auto bf16 = static_cast<std::size_t>(DataType::bf16);
+  profile.peak_dense[bf16] = teraflops_per_second(500 + 500 * random.unit());
+  GemmCurve gemm;
+  gemm.eff_inf = 0.7;
+  gemm.eff_bw = 0.8;
+  gemm.t0 = microseconds(2);
+  gemm.p = 2;
+  profile.gemm[bf16] = gemm;
+  for (const auto pass : {AttentionPass::forward, AttentionPass::backward}) {
+    AttentionCurve curve;
+    curve.pass = pass;
+    curve.eff_inf = 0.5;
+    curve.s0 = 256;
+    curve.t0 = microseconds(5);
+    profile.attention.push_back(curve);
+  }
+  for (MemoryCurve& curve : profile.memory) {
+    curve.efficiency = 0.8;
+    curve.t0 = microseconds(2 + 2 * random.unit());
+  }
+  TierParameters tier;
+  tier.base = microseconds(10);
+  tier.hop = microseconds(1);
+  tier.efficiency = 0.8;
+  tier.ramp = random.unit();
+  NetworkModel& network = profile.network;
+  network.domain = network.network = network.tree = network.direct = network.direct_network =
+      network.pair = network.pair_network = tier;
+  if (random.chance(0.5)) network.switch_reduction = SwitchReduction{tier, tier};
+  network.compute_share.domain = network.compute_share.network = 0.2 * random.unit();
+  network.compute_share.point_to_point = 0.05 * random.unit();
+  return profile;
+}
+
+/// Nothing where the layout drawn is not legal.
+inline std::optional<RandomJob> random_job(Generator& random) {
+  RandomJob out;
+  out.job.model = random_model(random);
+  out.job.layout = random_layout(random);
+  const ParallelGrid& grid = out.job.layout.grid;
+  out.job.training = random_training(random, grid.dp);
+  out.cluster = random_cluster(random, grid.world());
+  out.profile = random_profile(random);
+  const bool legal =
+      layout_is_legal(out.job.model, out.job.layout, out.job.training.batch, grid.world());
+  if (!legal || lowering_gap(out.job) || problem_of(out.cluster)) return std::nullopt;
+  return out;
+}
+
+}  // namespace flopcast::test

@@ -1,0 +1,234 @@
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "models/layer_operators.h"
+#include "models/model_flops.h"
+#include "random_job.h"
+#include "sim/engine.h"
+
+// What holds for the step of any legal job.
+
+using namespace flopcast;
+using namespace flopcast::test;
+
+namespace {
+
+constexpr std::uint64_t kSeed = 20240611;
+constexpr int kJobs = 400;
+
+std::size_t row(StepCategory category) { return static_cast<std::size_t>(category); }
+std::size_t row(MemoryPool pool) { return static_cast<std::size_t>(pool); }
+
+std::string described(const RandomJob& c) {
+  const Layout& l = c.job.layout;
+  const BatchShape& b = c.job.training.batch;
+  return "tp " + std::to_string(l.grid.tp) + " dp " + std::to_string(l.grid.dp) + " pp " +
+         std::to_string(l.grid.pp) + " vpp " + std::to_string(l.vpp) + " zero " +
+         std::to_string(l.zero) + " sp " + std::to_string(l.sequence_parallel) + " layers " +
+         std::to_string(c.job.model.layers) + " sequence " + std::to_string(b.sequence) +
+         " global batch " + std::to_string(b.global_batch) + ", " + c.job.training.framework.name;
+}
+
+/// Runs `check` on every legal job of a sequence that the seed decides.
+template <class Check>
+void for_random_jobs(std::uint64_t seed, Check check) {
+  Generator random(seed);
+  int jobs = 0;
+  while (jobs < kJobs) {
+    const auto c = random_job(random);
+    if (!c) continue;
+    ++jobs;
+    INFO("seed " << seed << ", job " << jobs << ": " << described(*c));
+    check(*c);
+  }
+}
+
+Result simulate(const RandomJob& c, TimelineSink* sink = nullptr) {
+  return run(lower(c.job, Cluster(c.cluster), c.profile).workload, sink);
+}
+
+void check_accounting(const Result& result) {
+  for (const RankSummary& rank : result.ranks) {
+    SimTime sum = rank.compute_busy + rank.idle;
+    for (const CategoryTime& time : rank.by_category) sum += time.exposed + time.waiting;
+    REQUIRE(sum == result.makespan);
+    const auto& pools = rank.memory.by_pool;
+    REQUIRE(std::accumulate(pools.begin(), pools.end(), std::int64_t{0}) == rank.memory.total);
+  }
+  for (const LinkSummary& link : result.links) REQUIRE(link.peak_use <= 1 + 1e-9);
+}
+
+/// Activations are all released; the rest stays.
+void check_memory_at_end(const Result& result, const TimelineBuffer& timeline) {
+  std::vector<std::int64_t> last(result.ranks.size());
+  for (const MemorySample& sample : timeline.memory) last[index_of(sample.rank)] = sample.bytes;
+  for (std::size_t r = 0; r < last.size(); ++r) {
+    const auto& peaks = result.ranks[r].memory.pool_peak;
+    const auto all = std::accumulate(peaks.begin(), peaks.end(), std::int64_t{0});
+    REQUIRE(peaks[row(MemoryPool::activations)] > 0);
+    REQUIRE(last[r] == all - peaks[row(MemoryPool::activations)]);
+  }
+}
+
+/// A dimension of size one sends nothing; stages pass each micro-batch on once each way; gradients
+/// and parameters travel in as many bytes as one rank holds, padded by less than 1 % or 64 KB.
+void check_bytes(const RandomJob& c, const Plan& plan, const Result& result) {
+  const ParallelGrid& grid = c.job.layout.grid;
+  const auto calls = [](const RankSummary& rank, StepCategory category) {
+    return rank.ops_by_category[row(category)];
+  };
+  double hops = 0;
+  for (const RankSummary& rank : result.ranks) {
+    if (grid.tp == 1) REQUIRE(calls(rank, StepCategory::tensor) == 0);
+    if (grid.pp == 1) REQUIRE(calls(rank, StepCategory::pipeline) == 0);
+    if (grid.dp == 1) REQUIRE(calls(rank, StepCategory::gradient) == 0);
+    if (grid.dp == 1 || c.job.layout.zero == 0) {
+      REQUIRE(calls(rank, StepCategory::parameter) == 0);
+    } else {
+      REQUIRE(calls(rank, StepCategory::parameter) == calls(rank, StepCategory::gradient));
+    }
+    hops += rank.bytes_by_category[row(StepCategory::pipeline)];
+    if (grid.dp == 1) continue;
+    const double element = element_size(c.job.training.gradient_dtype).value;
+    const double held = static_cast<double>(rank.memory.pool_peak[row(MemoryPool::gradients)]);
+    const bool scatters = c.job.layout.zero > 0 && !c.job.training.framework.zero_all_reduces;
+    const double ring = (scatters ? 1 : 2) * (grid.dp - 1.0) / grid.dp;
+    const double sent = rank.bytes_by_category[row(StepCategory::gradient)];
+    REQUIRE(sent >= ring * held * (1 - 1e-12));
+    // At most 63 elements before each tensor and lcm(3, 128) - 1 at the end of each bucket.
+    const double gaps =
+        64 * 20 * 12 + 384.0 * static_cast<double>(calls(rank, StepCategory::gradient));
+    REQUIRE(sent <= ring * (held + gaps * element) * (1 + 1e-12));
+  }
+  const OperatorContext context{c.job.model, c.job.layout, c.job.training, plan.padded_vocab};
+  const double messages = 2.0 * static_cast<double>(plan.stages.size() - 1) *
+                          static_cast<double>(micro_batches(c.job.layout, c.job.training.batch));
+  REQUIRE(hops == Approx(grid.pp == 1 ? 0 : messages * pipeline_hop_size(context).value));
+}
+
+/// Forward FLOPs of core attention over the full square of scores, whole job.
+double attention_forward(const Job& job) {
+  const Transformer& model = job.model;
+  return 4.0 * static_cast<double>(job.training.batch.global_batch * model.layers) *
+         static_cast<double>(model.query_width()) *
+         static_cast<double>(job.training.batch.sequence * job.training.batch.sequence);
+}
+
+/// Layers recomputed in full: all, or the first of each stage.
+double recomputed_layers(const Job& job, const Plan& plan) {
+  std::int64_t layers = 0;
+  for (const StageContent& stage : plan.stages) {
+    layers += std::min(stage.layers, job.training.recompute.layers.value_or(stage.layers));
+  }
+  return static_cast<double>(layers);
+}
+
+/// What Megatron counts, the scores that fused attention computes again in its backward pass, and
+/// what is recomputed.
+void check_flops(const Job& job, const Plan& plan) {
+  const BatchShape& batch = job.training.batch;
+  const bool fused = job.training.framework.fused_attention;
+  const double attention = attention_forward(job) * (fused ? 0.5 : 1);
+  const auto convention = fused ? FlopConvention::megatron : FlopConvention::megatron_full;
+  const double model =
+      model_flops(job.model, batch.sequence, batch.global_batch, plan.padded_vocab, convention)
+          .value;
+  const double head = 2.0 * static_cast<double>(job.model.hidden * plan.padded_vocab) *
+                      static_cast<double>(batch.sequence * batch.global_batch);
+  double again = 0;
+  switch (job.training.recompute.kind) {
+    case RecomputeKind::none: break;
+    case RecomputeKind::selective: again = attention; break;
+    case RecomputeKind::full:
+      again =
+          (model / 3 - head) * recomputed_layers(job, plan) / static_cast<double>(job.model.layers);
+      break;
+  }
+  REQUIRE(plan.recomputed.value == Approx(again).epsilon(1e-9));
+  REQUIRE(plan.executed.value ==
+          Approx(model + again + (fused ? 0.5 * attention : 0)).epsilon(1e-9));
+}
+
+RandomJob faster_links(RandomJob c, double factor) {
+  c.cluster.system.gpu.nvlink = factor * c.cluster.system.gpu.nvlink;
+  c.cluster.system.gpu.pcie = factor * c.cluster.system.gpu.pcie;
+  c.cluster.system.nic_bandwidth = factor * c.cluster.system.nic_bandwidth;
+  return c;
+}
+
+/// Everything takes 1/factor of the time, latencies as well.
+RandomJob faster_in_all(const RandomJob& from, double factor) {
+  RandomJob c = faster_links(from, factor);
+  Profile& p = c.profile;
+  const auto shrink = [factor](Seconds& time) { time = time / factor; };
+  for (auto& peak : p.peak_dense) {
+    if (peak) peak = factor * *peak;
+  }
+  p.memory_bandwidth = factor * p.memory_bandwidth;
+  for (auto& gemm : p.gemm) {
+    if (gemm) shrink(gemm->t0);
+  }
+  for (AttentionCurve& curve : p.attention) shrink(curve.t0);
+  for (MemoryCurve& curve : p.memory) shrink(curve.t0);
+  NetworkModel& n = p.network;
+  std::vector<TierParameters*> tiers{&n.domain,         &n.network, &n.tree,        &n.direct,
+                                     &n.direct_network, &n.pair,    &n.pair_network};
+  if (n.switch_reduction) {
+    tiers.push_back(&n.switch_reduction->domain);
+    tiers.push_back(&n.switch_reduction->tree);
+  }
+  for (TierParameters* tier : tiers) {
+    shrink(tier->base);
+    shrink(tier->hop);
+  }
+  shrink(c.cluster.fabric.hop_latency);
+  shrink(c.job.training.framework.host_per_operator);
+  shrink(c.job.training.framework.step_overhead);
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("the step of any legal job adds up") {
+  for_random_jobs(kSeed, [](const RandomJob& c) {
+    const Plan plan = lower(c.job, Cluster(c.cluster), c.profile);
+    TimelineBuffer timeline;
+    const Result result = run(plan.workload, &timeline);
+    check_accounting(result);
+    check_memory_at_end(result, timeline);
+    check_bytes(c, plan, result);
+    check_flops(c.job, plan);
+    const auto world = static_cast<std::uint64_t>(c.job.layout.grid.world());
+    std::uint64_t represented = 0;
+    for (const Rank& rank : plan.workload.ranks) represented += rank.count;
+    REQUIRE(represented == world);
+  });
+}
+
+TEST_CASE("a machine that is twice as fast in all takes half the time") {
+  for_random_jobs(kSeed + 1, [](const RandomJob& c) {
+    const Seconds time = to_seconds(simulate(c).makespan);
+    const Seconds faster = to_seconds(simulate(faster_in_all(c, 2)).makespan);
+    REQUIRE(faster / time == Approx(0.5).epsilon(1e-6));
+  });
+}
+
+// With one dimension of communication no two transfers ever share a link, so that none can be
+// slowed down by another that a faster link brought forward.
+TEST_CASE("faster links never slow down a lone dimension of communication") {
+  for_random_jobs(kSeed + 2, [](const RandomJob& from) {
+    RandomJob c = from;
+    ParallelGrid& grid = c.job.layout.grid;
+    (grid.tp > 1 ? grid.dp : grid.tp) = 1;
+    grid.pp = c.job.layout.vpp = 1;
+    c.job.layout.schedule = ScheduleKind::one_f_one_b;
+    if (!layout_is_legal(c.job.model, c.job.layout, c.job.training.batch, grid.world())) return;
+    c.profile.network.compute_share = {};
+    const SimTime slow = simulate(c).makespan;
+    const SimTime fast = simulate(faster_links(c, 1.5)).makespan;
+    REQUIRE(fast.picoseconds <= slow.picoseconds + slow.picoseconds / 1'000'000'000 + 1000);
+  });
+}
