@@ -19,7 +19,8 @@ struct Tile {
 constexpr std::array kTiles{Tile{256, 128}, Tile{128, 256}, Tile{128, 128},
                             Tile{128, 64},  Tile{64, 128},  Tile{64, 64}};
 constexpr std::array kSplits{1.0, 2.0, 4.0, 8.0};
-constexpr Bytes kPartialSum = bytes(4);  // split-K adds up in fp32
+constexpr Bytes kResultInTables = bytes(2);  // per element of C where the curves were fitted
+constexpr Bytes kPartialSum = bytes(4);      // split-K adds up in fp32
 
 // Reuse of operands in a tile: I = Tm Tn / (Tm + Tn), saturating at c_tile, 1 for 256 x 128.
 double tile_efficiency(Tile tile, double c_tile) {
@@ -54,12 +55,17 @@ Seconds compute_time(const GemmCurve& curve, const GemmShape& shape, FlopsPerSec
   return best;
 }
 
-// Operands in `type`, the result as the shape says.
+double result_elements(const GemmShape& shape) {
+  return static_cast<double>(shape.m) * static_cast<double>(shape.n) *
+         static_cast<double>(shape.batch);
+}
+
+// Operands in `type`, the result in 16 bits.
 Bytes gemm_traffic(DataType type, const GemmShape& shape) {
   const auto m = static_cast<double>(shape.m);
   const auto n = static_cast<double>(shape.n);
   const auto k = static_cast<double>(shape.k);
-  return (element_size(type) * (m * k + k * n) + shape.result_traffic * (m * n)) *
+  return (element_size(type) * (m * k + k * n) + kResultInTables * (m * n)) *
          static_cast<double>(shape.batch);
 }
 
@@ -131,6 +137,12 @@ TimeEstimate gemm_time(const Profile& profile, DataType type, const GemmShape& s
 
   const Seconds compute = compute_time(curve, shape, rate_per_sm, profile.sms, bandwidth);
   Seconds time = soft_maximum(compute, gemm_traffic(type, shape) / bandwidth, curve.p) + curve.t0;
+  // What C moves beyond the 16 bits of the tables comes at the end of each tile and is not hidden
+  // behind products: weight gradients that are added up in fp32. Assumed, no public table has it.
+  const Bytes more = std::max(shape.result_traffic - kResultInTables, bytes(0));
+  const MemoryCurve& streaming =
+      profile.memory[static_cast<std::size_t>(MemoryKernel::elementwise)];
+  time += more * result_elements(shape) / (profile.memory_bandwidth * streaming.efficiency);
   if (curve.eff_quantise_bw) {
     const double elements = static_cast<double>(shape.m) * static_cast<double>(shape.k) *
                             static_cast<double>(shape.batch);
