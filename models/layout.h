@@ -11,7 +11,22 @@
 
 namespace flopcast {
 
-enum class ScheduleKind : std::uint8_t { gpipe, one_f_one_b, interleaved };
+enum class ScheduleKind : std::uint8_t {
+  gpipe,
+  one_f_one_b,
+  interleaved,
+  looped_bfs,
+  interleaved_zero_bubble,
+  zb_h1,
+  zb_h2,
+  zb_v,        // found by the search of its authors
+  zb_v_torch,  // the fixed order of torch: same makespan where hops are free
+  v_half,
+  v_min,
+  one_f_one_b_v,
+  dualpipe,
+  dualpipe_v,
+};
 
 struct Layout {
   ParallelGrid grid{};  // tp cp ep dp pp etp and the rank order
