@@ -34,7 +34,7 @@ struct ScheduleShape {
   int ranks = 1;
   int micro_batches = 1;
   int chunks = 1;  // per rank
-  int group = 0;   // interleaved: micro-batches per virtual stage before the next; 0: see the kind
+  int group = 0;   // interleaved: micro-batches per virtual stage before the next; 0 means ranks
 };
 
 /// By rank, the ops in order. The shape must be legal (layout_violations).

@@ -101,13 +101,11 @@ ScheduleOps interleaved_order(const ScheduleShape& shape) {
 
 // Interleaved with split backwards: since an input gradient takes as long as a forward, one more
 // forward per hop is enough, and rank r puts its weight gradients off by r backwards: into the
-// places where it would wait. torch cuts the micro-batches into equal rounds of at least P, so a
-// group of 0 means M / max(1, M / P).
-// Source: Qi et al., arXiv 2401.10241, section 2.1 (ZB-H1); PyTorch 2.14.1,
+// places where it would wait. The groups are equal, as small as possible, and of at least P
+// micro-batches. Source: Qi et al., arXiv 2401.10241, section 2.1 (ZB-H1); PyTorch 2.14.1,
 // torch/distributed/pipelining/schedules.py, ScheduleInterleavedZeroBubble.
 ScheduleOps interleaved_zero_bubble_order(const ScheduleShape& shape) {
-  const int rounds = std::max(1, shape.micro_batches / shape.ranks);
-  const int group = shape.group == 0 ? shape.micro_batches / rounds : shape.group;
+  const int group = shape.micro_batches / std::max(1, shape.micro_batches / shape.ranks);
   const RankOps forwards = virtual_micro_batches(Pass::forward, shape, group);
   const RankOps backwards = virtual_micro_batches(Pass::backward, shape, group);
   ScheduleOps ranks;

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "models/lower.h"
 #include "schedule_replay.h"
 #include "sim/engine.h"
 
@@ -270,6 +271,22 @@ TEST_CASE("every schedule runs, and does all work once, where the reference has 
       CHECK(rank.busy == units(3 * stages_of_rank * shape.micro_batches));
     }
   }
+}
+
+TEST_CASE("a schedule that no program is written for is refused by name") {
+  for (int k = 0; k <= static_cast<int>(ScheduleKind::dualpipe_v); ++k) {
+    Job job;
+    job.layout.schedule = static_cast<ScheduleKind>(k);
+    const auto gap = lowering_gap(job);
+    const std::string name(schedule_name(job.layout.schedule));
+    CAPTURE(name);
+    if (gap) CHECK(gap->find("the " + name + " schedule is not simulated yet") == 0);
+  }
+  Job job;
+  job.layout.schedule = ScheduleKind::zb_v;
+  CHECK(lowering_gap(job));
+  job.layout.schedule = ScheduleKind::interleaved;
+  CHECK_FALSE(lowering_gap(job));
 }
 
 // Rules of the reference: loop: stage = chunk * P + rank; v: rank, then 2P - 1 - rank;
