@@ -30,16 +30,17 @@ namespace {
 
 // Rows of the slots of a rank. Rows 0 and 2 wait for the rank before, 1 and 3 for the one after;
 // each waits for the row above it on its own rank.
-enum Row : std::size_t {
-  kForward0,
-  kForward1,
-  kGradient1,
-  kGradient0,
-  kWeight,  // of chunk 1, or of both chunks
-  kWeight0,
-};
+constexpr std::size_t kForward0 = 0;
+constexpr std::size_t kForward1 = 1;
+constexpr std::size_t kGradient1 = 2;
+constexpr std::size_t kGradient0 = 3;
+constexpr std::size_t kWeight = 4;  // of chunk 1, or of both; a row 5 of chunk 0 may follow
 constexpr std::size_t kPasses = 4;  // rows without weight gradients
 constexpr int kPeriod = 6;
+
+constexpr Pass kPassOfRow[] = {Pass::forward,        Pass::forward,         Pass::input_gradient,
+                               Pass::input_gradient, Pass::weight_gradient, Pass::weight_gradient};
+constexpr std::int32_t kChunkOfRow[] = {0, 1, 1, 0, 1, 0};
 
 using Slots = std::vector<int>;                       // of one row, by micro-batch, ascending
 using RankSlots = std::vector<Slots>;                 // by row
@@ -218,14 +219,7 @@ RankOps ops_of(const RankSlots& rank) {
   std::ranges::sort(order);
   RankOps ops;
   for (const auto& [slot, row, m] : order) {
-    switch (static_cast<Row>(row)) {
-      case kForward0: ops.push_back(forward_op(m, 0)); break;
-      case kForward1: ops.push_back(forward_op(m, 1)); break;
-      case kGradient1: ops.push_back(input_gradient_op(m, 1)); break;
-      case kGradient0: ops.push_back(input_gradient_op(m, 0)); break;
-      case kWeight: ops.push_back(weight_gradient_op(m, 1)); break;
-      case kWeight0: ops.push_back(weight_gradient_op(m, 0)); break;
-    }
+    ops.push_back({.pass = kPassOfRow[row], .micro_batch = m, .chunk = kChunkOfRow[row]});
   }
   return ops;
 }
