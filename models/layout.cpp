@@ -221,8 +221,8 @@ std::int64_t micro_batches(const Layout& layout, const BatchShape& batch) {
 // Megatron's get_num_layers_to_build (megatron/core/transformer/transformer_block.py, d98e8a64):
 // embedding and loss count as layers while the stages are cut, and are then taken off the ends.
 std::vector<StageContent> split_layers(const Transformer& model, const Layout& layout) {
-  const auto stages =
-      static_cast<std::size_t>(layout.grid.pp) * static_cast<std::size_t>(layout.vpp);
+  const auto stages = static_cast<std::size_t>(
+      stage_count({placement_of(layout.schedule), layout.grid.pp, layout.vpp}));
   const std::int64_t embedding = layout.account_embedding_in_split ? 1 : 0;
   const std::int64_t loss = layout.account_loss_in_split ? 1 : 0;
   const std::int64_t even = (model.layers + embedding + loss) / static_cast<std::int64_t>(stages);

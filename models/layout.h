@@ -11,7 +11,22 @@
 
 namespace flopcast {
 
-enum class ScheduleKind : std::uint8_t { gpipe, one_f_one_b, interleaved };
+enum class ScheduleKind : std::uint8_t {
+  gpipe,
+  one_f_one_b,
+  interleaved,
+  looped_bfs,
+  interleaved_zero_bubble,
+  zb_h1,
+  zb_h2,
+  zb_v,        // found by the search of its authors
+  zb_v_torch,  // the fixed order of torch: same makespan where hops are free
+  v_half,
+  v_min,
+  one_f_one_b_v,
+  dualpipe,
+  dualpipe_v,
+};
 
 struct Layout {
   ParallelGrid grid{};  // tp cp ep dp pp etp and the rank order
@@ -21,7 +36,7 @@ struct Layout {
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   int micro_batch_group = 0;  // interleaved: group size per virtual stage; 0 means pp
   std::vector<int>
-      layers_per_stage{};  // explicit split by global stage (vpp * pp entries); empty: even
+      layers_per_stage{};  // explicit split, one entry per global stage; empty: even
   bool account_embedding_in_split = false;  // Megatron: the embedding counts as a layer of stage 0
   bool account_loss_in_split = false;       // and the output layer as one of the last stage
 };
@@ -54,7 +69,7 @@ bool layout_is_legal(const Transformer& model, const Layout& layout, const Batch
 /// global_batch / (micro_batch * dp). Only for legal layouts.
 std::int64_t micro_batches(const Layout& layout, const BatchShape& batch);
 
-/// What one global pipeline stage holds. Stage s = chunk * pp + rank (Megatron's loop placement).
+/// What one global pipeline stage holds. The schedule says where it lies (stage_of).
 struct StageContent {
   std::int64_t first_layer = 0;
   std::int64_t layers = 0;
@@ -62,7 +77,7 @@ struct StageContent {
   bool head = false;  // final norm, logits, loss
 };
 
-/// By global stage, vpp * pp entries. Only for legal layouts.
+/// By global stage: vpp * pp, or pp where each rank holds two copies. Only for legal layouts.
 std::vector<StageContent> split_layers(const Transformer& model, const Layout& layout);
 
 }  // namespace flopcast

@@ -29,6 +29,12 @@ std::int64_t LayoutCase::layers_to_split() const {
          (layout.account_loss_in_split ? 1 : 0);
 }
 
+std::int64_t LayoutCase::stages() const {
+  return placement_of(layout.schedule) == Placement::bidirectional
+             ? grid().pp
+             : product({grid().pp, layout.vpp});
+}
+
 namespace {
 
 constexpr LayoutRule kWorldRules[] = {
@@ -182,18 +188,54 @@ constexpr LayoutRule kExpertRules[] = {
      }},
 };
 
+// Schedules of sail-sg/zero-bubble-pipeline-parallelism (39f2c186, megatron/training/arguments.py),
+// which needs a pipeline for them.
+bool is_zero_bubble_of_sail(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::zb_h1:
+    case ScheduleKind::zb_h2:
+    case ScheduleKind::zb_v:
+    case ScheduleKind::v_half:
+    case ScheduleKind::v_min:
+    case ScheduleKind::one_f_one_b_v: return true;
+    case ScheduleKind::gpipe:
+    case ScheduleKind::one_f_one_b:
+    case ScheduleKind::interleaved:
+    case ScheduleKind::looped_bfs:
+    case ScheduleKind::interleaved_zero_bubble:
+    case ScheduleKind::zb_v_torch:
+    case ScheduleKind::dualpipe:
+    case ScheduleKind::dualpipe_v: return false;
+  }
+  return false;
+}
+
+bool is_dualpipe(const LayoutCase& c) { return c.layout.schedule == ScheduleKind::dualpipe; }
+
 constexpr LayoutRule kPipelineRules[] = {
-    {LayoutKey::pp, [](const LayoutCase& c) { return c.interleaved() && c.grid().pp < 2; },
-     [](const LayoutCase&) {
-       return std::string("the interleaved schedule needs pp of at least 2");
-     }},
-    {LayoutKey::vpp, [](const LayoutCase& c) { return c.interleaved() && c.layout.vpp < 2; },
-     [](const LayoutCase&) {
-       return std::string("the interleaved schedule needs vpp of at least 2");
-     }},
-    {LayoutKey::vpp, [](const LayoutCase& c) { return !c.interleaved() && c.layout.vpp > 1; },
+    {LayoutKey::pp,
      [](const LayoutCase& c) {
-       return fmt::format("vpp = {} needs the interleaved schedule", c.layout.vpp);
+       return (c.interleaved() || is_zero_bubble_of_sail(c.layout.schedule)) && c.grid().pp < 2;
+     },
+     [](const LayoutCase& c) {
+       return fmt::format("the {} schedule needs pp of at least 2",
+                          schedule_name(c.layout.schedule));
+     }},
+    // Source: deepseek-ai/DualPipe 3da1bbea, dualpipe/dualpipe.py: half of the ranks mirror the
+    // other half.
+    {LayoutKey::pp, [](const LayoutCase& c) { return is_dualpipe(c) && c.grid().pp % 2 != 0; },
+     [](const LayoutCase& c) {
+       return fmt::format("pp = {} is odd, but DualPipe needs an even one", c.grid().pp);
+     }},
+    {LayoutKey::vpp, [](const LayoutCase& c) { return c.layout.vpp < c.chunks().least; },
+     [](const LayoutCase& c) {
+       return fmt::format("the {} schedule needs vpp of at least {}",
+                          schedule_name(c.layout.schedule), c.chunks().least);
+     }},
+    {LayoutKey::vpp, [](const LayoutCase& c) { return c.layout.vpp > c.chunks().most; },
+     [](const LayoutCase& c) {
+       return fmt::format("vpp = {}, but the {} schedule takes at most {}; interleaved takes more",
+                          c.layout.vpp, schedule_name(c.layout.schedule), c.chunks().most);
      }},
     {LayoutKey::pp,
      [](const LayoutCase& c) {
@@ -218,7 +260,7 @@ constexpr LayoutRule kPipelineRules[] = {
               static_cast<std::int64_t>(c.layout.layers_per_stage.size()) != c.stages();
      },
      [](const LayoutCase& c) {
-       return fmt::format("layers_per_stage has {} entries, but there are pp * vpp = {} stages",
+       return fmt::format("layers_per_stage has {} entries, but there are {} stages",
                           c.layout.layers_per_stage.size(), c.stages());
      }},
     {LayoutKey::layers_per_stage,
@@ -258,6 +300,11 @@ constexpr LayoutRule kPipelineRules[] = {
 bool group_is_in_range(const LayoutCase& c) {
   return c.layout.micro_batch_group >= c.grid().pp &&
          c.layout.micro_batch_group <= c.micro_batches();
+}
+
+// The rounds of torch: as many as there are pipelines full of micro-batches.
+std::int64_t equal_rounds(const LayoutCase& c) {
+  return std::max<std::int64_t>(1, c.micro_batches() / c.grid().pp);
 }
 
 // Source of the interleaved rows: megatron/core/pipeline_parallel/schedules.py,
@@ -306,6 +353,38 @@ constexpr LayoutRule kBatchRules[] = {
            "pp = {}",
            c.layout.micro_batch_group, c.micro_batches() % c.layout.micro_batch_group,
            c.micro_batches(), c.grid().pp);
+     }},
+    // Source: PyTorch 2.14.1, torch/distributed/pipelining/schedules.py,
+    // ScheduleInterleavedZeroBubble.
+    {LayoutKey::global_batch,
+     [](const LayoutCase& c) {
+       return c.layout.schedule == ScheduleKind::interleaved_zero_bubble && c.batch_divides() &&
+              c.micro_batches() % equal_rounds(c) != 0;
+     },
+     [](const LayoutCase& c) {
+       return fmt::format(
+           "{} micro-batches do not split into {} equal rounds of at least pp = {} (interleaved "
+           "zero bubble)",
+           c.micro_batches(), equal_rounds(c), c.grid().pp);
+     }},
+    // Source: deepseek-ai/DualPipe 3da1bbea, dualpipe/dualpipe.py and dualpipe/dualpipev.py.
+    {LayoutKey::global_batch,
+     [](const LayoutCase& c) {
+       return is_dualpipe(c) && c.batch_divides() && c.micro_batches() % 2 != 0;
+     },
+     [](const LayoutCase& c) {
+       return fmt::format("{} micro-batches are odd, but half of them enter DualPipe at each end",
+                          c.micro_batches());
+     }},
+    {LayoutKey::global_batch,
+     [](const LayoutCase& c) {
+       return (is_dualpipe(c) || c.layout.schedule == ScheduleKind::dualpipe_v) &&
+              c.batch_divides() && c.micro_batches() < product({2, c.grid().pp});
+     },
+     [](const LayoutCase& c) {
+       return fmt::format("{} micro-batches are fewer than 2 * pp = {} of the {} schedule",
+                          c.micro_batches(), product({2, c.grid().pp}),
+                          schedule_name(c.layout.schedule));
      }},
 };
 

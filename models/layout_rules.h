@@ -10,6 +10,7 @@
 #include <string>
 
 #include "models/layout.h"
+#include "models/pipeline_schedule.h"
 
 namespace flopcast {
 
@@ -50,7 +51,9 @@ struct LayoutCase {
   bool has_dense_mlp() const;
   /// Embedding and loss count as a layer each where the split accounts for them.
   std::int64_t layers_to_split() const;
-  std::int64_t stages() const { return product({grid().pp, layout.vpp}); }
+  /// Both copies of a model that DualPipe holds are cut alike.
+  std::int64_t stages() const;
+  ChunkRange chunks() const { return chunk_range(layout.schedule); }
   std::int64_t ranks_per_stage() const { return product({grid().tp, grid().cp, grid().dp}); }
   std::int64_t batch_unit() const { return product({batch.micro_batch, grid().dp}); }
   bool batch_divides() const { return batch.global_batch % batch_unit() == 0; }

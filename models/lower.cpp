@@ -4,9 +4,19 @@
 
 #include "models/operator_timing.h"
 #include "models/parameters.h"
+#include "models/pipeline_schedule.h"
 #include "models/stage_program.h"
 
 namespace flopcast {
+
+namespace {
+
+bool can_lower(ScheduleKind kind) {
+  return kind == ScheduleKind::gpipe || kind == ScheduleKind::one_f_one_b ||
+         kind == ScheduleKind::interleaved;
+}
+
+}  // namespace
 
 std::optional<std::string> lowering_gap(const Job& job) {
   if (job.model.moe) return "models with experts (mixture of experts) are not simulated yet";
@@ -17,6 +27,11 @@ std::optional<std::string> lowering_gap(const Job& job) {
   if (job.layout.zero == 2 && job.training.framework.reduces_each_micro_batch) {
     return "ZeRO stage 2 of DeepSpeed, which reduces gradients after every micro-batch, is not "
            "simulated yet";
+  }
+  if (!can_lower(job.layout.schedule)) {
+    return std::string("the ")
+        .append(schedule_name(job.layout.schedule))
+        .append(" schedule is not simulated yet; GPipe, 1F1B and interleaved 1F1B are");
   }
   return std::nullopt;
 }

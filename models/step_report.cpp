@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "models/parameters.h"
+#include "models/pipeline_schedule.h"
 #include "sim/check.h"
 
 namespace flopcast {
@@ -14,15 +15,6 @@ namespace {
 ///   fragmentation: of the allocated activations
 constexpr Bytes kContextMargin = gigabytes(2);
 constexpr double kFragmentation = 0.03;
-
-std::string_view schedule_name(ScheduleKind kind) {
-  switch (kind) {
-    case ScheduleKind::gpipe: return "GPipe";
-    case ScheduleKind::one_f_one_b: return "1F1B";
-    case ScheduleKind::interleaved: return "interleaved 1F1B";
-  }
-  return {};
-}
 
 /// Sums over ranks, each as often as it stands for, divided by their number.
 class Means {

@@ -16,9 +16,21 @@ constexpr std::int64_t kLargestDivisor = 1 << 20;
 constexpr Choice<RecomputeKind> kRecomputeKinds[] = {{"none", RecomputeKind::none},
                                                      {"selective", RecomputeKind::selective},
                                                      {"full", RecomputeKind::full}};
-constexpr Choice<ScheduleKind> kSchedules[] = {{"gpipe", ScheduleKind::gpipe},
-                                               {"1f1b", ScheduleKind::one_f_one_b},
-                                               {"interleaved", ScheduleKind::interleaved}};
+constexpr Choice<ScheduleKind> kSchedules[] = {
+    {"gpipe", ScheduleKind::gpipe},
+    {"1f1b", ScheduleKind::one_f_one_b},
+    {"interleaved", ScheduleKind::interleaved},
+    {"looped-bfs", ScheduleKind::looped_bfs},
+    {"interleaved-zero-bubble", ScheduleKind::interleaved_zero_bubble},
+    {"zb-h1", ScheduleKind::zb_h1},
+    {"zb-h2", ScheduleKind::zb_h2},
+    {"zb-v", ScheduleKind::zb_v},
+    {"zb-v-torch", ScheduleKind::zb_v_torch},
+    {"v-half", ScheduleKind::v_half},
+    {"v-min", ScheduleKind::v_min},
+    {"1f1b-v", ScheduleKind::one_f_one_b_v},
+    {"dualpipe", ScheduleKind::dualpipe},
+    {"dualpipe-v", ScheduleKind::dualpipe_v}};
 // Narrower buffers are not summed by any framework here.
 constexpr std::array kGradientTypes{DataType::fp32, DataType::fp16, DataType::bf16};
 constexpr std::array kParameterTypes{DataType::fp32, DataType::fp16, DataType::bf16, DataType::fp8,

@@ -21,7 +21,7 @@ void EngineState::join_collective(std::uint32_t stream, const Op& op) {
   row.state = StreamState::joining;
   row.next = gathering.streams;
   gathering.streams = stream;
-  if (++gathering.arrived == tables_.group_members[index_of(group)]) start_collective(group);
+  if (++gathering.arrived == tables_.group_arrivals[index_of(group)]) start_collective(group);
 }
 
 void EngineState::start_collective(GroupId group) {

@@ -26,7 +26,7 @@ std::string EngineState::describe(const StreamRow& row) const {
     case StreamState::joining:
       return fmt::format("collective '{}' in group '{}': {} of {} members have arrived", label,
                          workload.groups[group()].name, gatherings_[group()].arrived,
-                         tables_.group_members[group()]);
+                         tables_.group_arrivals[group()]);
     case StreamState::receiving:
       return fmt::format("recv '{}' in group '{}': message {} was not sent", label,
                          workload.groups[group()].name, op.tag);

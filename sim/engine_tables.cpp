@@ -140,7 +140,7 @@ void EngineTables::lay_out_group(const Group& group) {
   }
   std::sort(members.begin(), members.end());
   members.erase(std::unique(members.begin(), members.end()), members.end());
-  group_members.push_back(row_count(members.size()));
+  group_arrivals.push_back(group.arrivals != 0 ? group.arrivals : row_count(members.size()));
   sorted_members_.push_back(std::move(members));
 
   const std::uint32_t first_list = row_count(load_lists.size());

@@ -45,10 +45,10 @@ struct EngineTables {
   std::uint32_t events = 0;
   std::uint32_t slots = 0;
 
-  std::vector<std::uint32_t> group_members;  // distinct members, by group
-  std::vector<LinkLoad> loads;               // each link once, weights above zero
-  std::vector<Rows> load_lists;              // in `loads`, by group_patterns
-  std::vector<Rows> group_patterns;          // in `load_lists`, by group
+  std::vector<std::uint32_t> group_arrivals;  // that start a collective, by group
+  std::vector<LinkLoad> loads;                // each link once, weights above zero
+  std::vector<Rows> load_lists;               // in `loads`, by group_patterns
+  std::vector<Rows> group_patterns;           // in `load_lists`, by group
 
   std::size_t categories = 0;  // named or used
   std::size_t pools = 0;

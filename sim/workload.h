@@ -3,8 +3,9 @@
 // All that the engine needs to know of one run: programs, the ranks that run them, the groups they
 // communicate in and the links that the groups load. Plain tables; relations are ids.
 //
-// A row of ranks, groups or links may stand for `count` equal ones (folding): the engine runs one
-// of them. Whoever builds the tables answers for their equality.
+// A row of ranks, groups or links may stand for `count` equal ones: the engine runs one of them.
+// fold() finds what is equal; a builder that knows may write such rows at once. Then a group's loads
+// are those of all groups of its row on one link of the link's row.
 
 #include <cstdint>
 #include <span>
@@ -49,6 +50,9 @@ struct Group {
   std::vector<RankId> members{};  // rows that take part; a send/recv pair is {from, to}
   std::vector<std::vector<LinkLoad>> loads{};  // by Transfer::pattern
   std::uint64_t count = 1;
+  // How many arrivals start a collective; 0: one of each distinct member. Where ranks that use the
+  // group by different slots are folded into one row, it is listed, and arrives, once for each.
+  std::uint32_t arrivals = 0;
 };
 
 struct Rank {

@@ -31,6 +31,31 @@ inline Question interleaved() {
   return q;
 }
 
+inline Question dualpipe() {
+  Question q = llama_70b();
+  q.layout.schedule = ScheduleKind::dualpipe;
+  q.layout.vpp = 2;
+  return q;
+}
+
+inline Question dualpipe_v() {
+  Question q = dualpipe();
+  q.layout.schedule = ScheduleKind::dualpipe_v;
+  return q;
+}
+
+inline Question interleaved_zero_bubble() {
+  Question q = interleaved();
+  q.layout.schedule = ScheduleKind::interleaved_zero_bubble;
+  return q;
+}
+
+inline Question zb_v() {
+  Question q = dualpipe();
+  q.layout.schedule = ScheduleKind::zb_v;
+  return q;
+}
+
 inline Question qwen_moe() {
   return {.model = golden_model("qwen3-30b-a3b"),
           .layout = {.grid = {.tp = 2, .ep = 8, .dp = 16, .pp = 2}, .sequence_parallel = true},

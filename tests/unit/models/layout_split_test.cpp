@@ -12,25 +12,29 @@ namespace flopcast {
 
 using nlohmann::json;
 
-TEST_CASE("Megatron's verdicts on schedules") {
+TEST_CASE("the verdicts of Megatron and DualPipe on schedules") {
   const json file = json::parse(std::ifstream(std::string(FLOPCAST_TEST_DATA) + "/schedules.json"));
   for (const json& c : file["legality"]) {
     CAPTURE(c.dump());
-    Question q = c["schedule"] == "1f1b" ? llama_70b() : interleaved();
+    const std::string schedule = c["schedule"];
+    const char* verdict = c.contains("legal") ? "legal" : "legal_in_megatron";
+    Question q = schedule == "interleaved-1f1b" ? interleaved() : llama_70b();
+    if (schedule == "dualpipe") q.layout.schedule = ScheduleKind::dualpipe;
+    if (schedule == "dualpipe-v") q.layout.schedule = ScheduleKind::dualpipe_v;
     q.layout.grid = {.dp = 2, .pp = c["ranks"]};
     q.layout.vpp = c["chunks_per_rank"];
     q.gpus = 2 * q.layout.grid.pp;
     q.batch.global_batch = 2 * c["micro_batches"].get<std::int64_t>();
     q.layout.micro_batch_group = c.value("micro_batch_group_size", 0);
-    CHECK(ask(q).empty() == c["legal_in_megatron"].get<bool>());
+    CHECK(ask(q).empty() == c[verdict].get<bool>());
     // Group size 0 means pp, the size in most of the cases.
     if (q.layout.micro_batch_group == q.layout.grid.pp) {
       q.layout.micro_batch_group = 0;
-      CHECK(ask(q).empty() == c["legal_in_megatron"].get<bool>());
+      CHECK(ask(q).empty() == c[verdict].get<bool>());
     }
     // torch takes what it can cut into equal rounds of M / max(1, M / P): where a round is no
     // smaller than the pipeline, Megatron takes the same rounds if they are asked for by name.
-    if (c["schedule"] == "interleaved-1f1b" && c.value("legal_in_torch", false)) {
+    if (schedule == "interleaved-1f1b" && c.value("legal_in_torch", false)) {
       const int count = c["micro_batches"];
       const int ranks = q.layout.grid.pp;
       q.layout.micro_batch_group = count / std::max(1, count / ranks);
@@ -96,6 +100,15 @@ TEST_CASE("layers are split in the order of the global stages") {
   const auto given = split_layers(model, {.grid = {.pp = 4}, .layers_per_stage = {19, 21, 21, 19}});
   CHECK(given[2].first_layer == 40);
   CHECK(given[3].layers == 19);
+}
+
+TEST_CASE("both copies of a model under DualPipe are cut into one stage per rank") {
+  const auto stages =
+      split_layers(golden_model("llama3-70b"),
+                   {.grid = {.pp = 8}, .vpp = 2, .schedule = ScheduleKind::dualpipe});
+  REQUIRE(stages.size() == 8);
+  CHECK(stages[7].layers == 10);
+  CHECK(stages[7].head);
 }
 
 // Llama 3 405B, arXiv 2407.21783, section 3.3: 126 layers on 16 stages of 8, one layer less on the

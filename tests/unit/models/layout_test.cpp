@@ -260,7 +260,7 @@ TEST_CASE("layers fill the stages") {
          q.layout.layers_per_stage = {40, 40};
        },
        "parallel.layers_per_stage",
-       "has 2 entries, but there are pp * vpp = 4 stages",
+       "has 2 entries, but there are 4 stages",
        {}},
       {"entries add up",
        llama_70b,
@@ -301,19 +301,19 @@ TEST_CASE("layers fill the stages") {
   CHECK(found(ask(uneven)).empty());
 }
 
-TEST_CASE("virtual stages need the interleaved schedule and a pipeline") {
+TEST_CASE("a schedule takes so many chunks per rank, and a pipeline") {
   check_rows({
       {"vpp needs interleaving",
        llama_70b,
        [](Question& q) { q.layout.vpp = 2; },
        "parallel.vpp",
-       "vpp = 2 needs the interleaved schedule",
+       "vpp = 2, but the 1F1B schedule takes at most 1",
        {1}},
       {"interleaving needs vpp",
        interleaved,
        [](Question& q) { q.layout.vpp = 1; },
        "parallel.vpp",
-       "the interleaved schedule needs vpp of at least 2",
+       "the interleaved 1F1B schedule needs vpp of at least 2",
        {2, 4}},
       {"interleaving needs pp",
        interleaved,
@@ -322,8 +322,38 @@ TEST_CASE("virtual stages need the interleaved schedule and a pipeline") {
          q.gpus = 16;
        },
        "parallel.pp",
-       "the interleaved schedule needs pp of at least 2",
+       "the interleaved 1F1B schedule needs pp of at least 2",
        {2}},
+      {"a V has two chunks",
+       zb_v,
+       [](Question& q) { q.layout.vpp = 1; },
+       "parallel.vpp",
+       "the ZB-V schedule needs vpp of at least 2",
+       {2}},
+      {"and no more",
+       zb_v,
+       [](Question& q) { q.layout.vpp = 5; },
+       "parallel.vpp",
+       "vpp = 5, but the ZB-V schedule takes at most 2",
+       {2}},
+      {"zero bubble needs pp",
+       zb_v,
+       [](Question& q) {
+         q.layout.grid.pp = 1;
+         q.gpus = 16;
+       },
+       "parallel.pp",
+       "the ZB-V schedule needs pp of at least 2",
+       {2}},
+      {"DualPipe mirrors half of the ranks",
+       dualpipe,
+       [](Question& q) {
+         q.layout.grid.pp = 5;
+         q.gpus = 80;
+       },
+       "parallel.pp",
+       "pp = 5 is odd, but DualPipe needs an even one",
+       {10}},  // pp = 4 leaves dp = 10, which does not divide the batch
   });
 }
 
@@ -365,6 +395,30 @@ TEST_CASE("the batch splits into micro-batches that the schedule takes") {
        "parallel.micro_batch_group",
        "leaves a last group of 2 of the 32 micro-batches, fewer than pp = 4",
        {4, 7}},
+      {"interleaved zero bubble: equal rounds",
+       interleaved_zero_bubble,
+       [](Question& q) { q.batch.global_batch = 22; },
+       "training.global_batch",
+       "11 micro-batches do not split into 2 equal rounds of at least pp = 4",
+       {20, 24}},
+      {"DualPipe: as many from each end",
+       dualpipe,
+       [](Question& q) { q.batch.global_batch = 18; },
+       "training.global_batch",
+       "9 micro-batches are odd",
+       {16, 20}},
+      {"DualPipe: at least 2 * pp",
+       dualpipe,
+       [](Question& q) { q.batch.global_batch = 12; },
+       "training.global_batch",
+       "6 micro-batches are fewer than 2 * pp = 8 of the DualPipe schedule",
+       {16, 20}},
+      {"DualPipeV: at least 2 * pp, even or odd",
+       dualpipe_v,
+       [](Question& q) { q.batch.global_batch = 14; },
+       "training.global_batch",
+       "7 micro-batches are fewer than 2 * pp = 8 of the DualPipeV schedule",
+       {16, 18}},
   });
   Question few = llama_70b();  // fewer micro-batches than stages: plain 1F1B takes them
   few.batch.global_batch = 2;

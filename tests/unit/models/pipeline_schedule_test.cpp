@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <string_view>
 
+#include "models/lower.h"
 #include "schedule_replay.h"
 #include "sim/engine.h"
 
@@ -29,10 +32,36 @@ const json& golden_case(const std::string& id) {
 }
 
 ScheduleKind kind_of(const json& c) {
-  const std::string schedule = c["schedule"];
-  if (schedule == "gpipe") return ScheduleKind::gpipe;
-  if (schedule == "1f1b") return ScheduleKind::one_f_one_b;
-  return ScheduleKind::interleaved;
+  static const std::map<std::string, ScheduleKind> kinds = {
+      {"gpipe", ScheduleKind::gpipe},
+      {"1f1b", ScheduleKind::one_f_one_b},
+      {"interleaved-1f1b", ScheduleKind::interleaved},
+      {"interleaved-1f1b-flexible", ScheduleKind::interleaved},
+      {"looped-bfs", ScheduleKind::looped_bfs},
+      {"interleaved-zero-bubble", ScheduleKind::interleaved_zero_bubble},
+      {"zb-h1", ScheduleKind::zb_h1},
+      {"zb-h2", ScheduleKind::zb_h2},
+      {"zb-v", ScheduleKind::zb_v},
+      {"v-half", ScheduleKind::v_half},
+      {"v-min", ScheduleKind::v_min},
+      {"1f1b-v", ScheduleKind::one_f_one_b_v},
+      {"dualpipe", ScheduleKind::dualpipe},
+      {"dualpipe-v", ScheduleKind::dualpipe_v},
+  };
+  const ScheduleKind kind = kinds.at(c["schedule"]);
+  // Two implementations differ in their order.
+  return kind == ScheduleKind::zb_v && c["source"].contains("package") ? ScheduleKind::zb_v_torch
+                                                                       : kind;
+}
+
+Placement placement_named(const std::string& name) {
+  static const std::map<std::string, Placement> placements = {
+      {"single", Placement::single},
+      {"loop", Placement::loop},
+      {"v", Placement::v},
+      {"bidirectional", Placement::bidirectional},
+  };
+  return placements.at(name);
 }
 
 ScheduleShape shape_of(const json& c) {
@@ -50,19 +79,27 @@ ScheduleShape shape_of(const json& c) {
 
 // "F3.1" is the forward of micro-batch 3 on chunk 1; one chunk is not named.
 std::string text(const std::vector<ScheduleOp>& ops, bool name_chunk) {
+  constexpr std::string_view kLetters = "FBIWF";  // by Pass
   std::ostringstream out;
+  const auto write = [&](char letter, std::int32_t micro_batch, std::int32_t chunk) {
+    out << letter << micro_batch;
+    if (name_chunk) out << '.' << chunk;
+  };
   for (const ScheduleOp& op : ops) {
     if (out.tellp() > 0) out << ' ';
-    out << (op.pass == Pass::forward ? 'F' : 'B') << op.micro_batch;
-    if (name_chunk) out << '.' << op.chunk;
+    write(kLetters[static_cast<std::size_t>(op.pass)], op.micro_batch, op.chunk);
+    if (op.pass != Pass::overlapped) continue;
+    out << '&';
+    write('B', op.beside_micro_batch, op.beside_chunk);
   }
   return out.str();
 }
 
 SimTime units(double count) { return after({}, seconds(count)); }
 
-ReplayCosts equal_costs(const ScheduleShape& shape, double hop) {
-  const auto stages = static_cast<std::size_t>(shape.ranks * shape.chunks);
+ReplayCosts equal_costs(ScheduleKind kind, const ScheduleShape& shape, double hop) {
+  const auto stages =
+      static_cast<std::size_t>(stage_count({placement_of(kind), shape.ranks, shape.chunks}));
   return {.forward = std::vector<Seconds>(stages, seconds(1)),
           .backward = std::vector<Seconds>(stages, seconds(2)),
           .hop = seconds(hop)};
@@ -107,7 +144,7 @@ TEST_CASE("a replayed schedule takes the time and the activations of the referen
     const json& expected = c["expected"];
     TimelineBuffer timeline;
     const Result result =
-        run(schedule_workload(kind_of(c), shape, equal_costs(shape, 0)), &timeline);
+        run(schedule_workload(kind_of(c), shape, equal_costs(kind_of(c), shape, 0)), &timeline);
     CHECK(result.makespan == units(expected["makespan"]));
     const auto times = compute_times(timeline, result.ranks.size());
     for (std::size_t r = 0; r < times.size(); ++r) {
@@ -121,11 +158,46 @@ TEST_CASE("a replayed schedule takes the time and the activations of the referen
   }
 }
 
+TEST_CASE("activations freed by the input gradient peak as in the reference") {
+  for (const json& c : golden()["cases"]) {
+    const std::string key = "peak_activations_freed_at_input_gradient";
+    if (!c["expected"].contains(key)) continue;
+    CAPTURE(c["id"].get<std::string>());
+    const ScheduleShape shape = shape_of(c);
+    ReplayCosts costs = equal_costs(kind_of(c), shape, 0);
+    costs.free_at_input_gradient = true;
+    const Result result = run(schedule_workload(kind_of(c), shape, costs));
+    for (std::size_t r = 0; r < result.ranks.size(); ++r) {
+      CAPTURE(r);
+      CHECK(result.ranks[r].memory.total == c["expected"][key][r].get<std::int64_t>());
+    }
+  }
+}
+
+TEST_CASE("overlapped pairs that start and end together take the time of the reference") {
+  for (const json& c : golden()["cases"]) {
+    const json& expected = c["expected"];
+    if (!expected.contains("makespan_overlap_atomic")) continue;
+    CAPTURE(c["id"].get<std::string>());
+    const ScheduleShape shape = shape_of(c);
+    ReplayCosts costs = equal_costs(kind_of(c), shape, 0);
+    costs.pairs_at_once = true;
+    const Result result = run(schedule_workload(kind_of(c), shape, costs));
+    CHECK(result.makespan == units(expected["makespan_overlap_atomic"]));
+    for (std::size_t r = 0; r < result.ranks.size(); ++r) {
+      CAPTURE(r);
+      CHECK(result.ranks[r].memory.total ==
+            expected["peak_activations_overlap_atomic"][r].get<std::int64_t>());
+    }
+  }
+}
+
 TEST_CASE("a hop of one unit costs what the schedule cannot hide") {
   for (const json& c : golden()["cases"]) {
     CAPTURE(c["id"].get<std::string>());
     const ScheduleShape shape = shape_of(c);
-    const Result result = run(schedule_workload(kind_of(c), shape, equal_costs(shape, 1)));
+    const Result result =
+        run(schedule_workload(kind_of(c), shape, equal_costs(kind_of(c), shape, 1)));
     CHECK(result.makespan == units(c["expected"]["makespan_with_hop_latency_1"]));
   }
 }
@@ -156,7 +228,7 @@ TEST_CASE("blocking messages cost nothing where stages are equal and hops free")
     CAPTURE(shape.ranks, shape.micro_batches, shape.chunks);
     const ScheduleKind kind =
         shape.chunks > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
-    ReplayCosts costs = equal_costs(shape, 0);
+    ReplayCosts costs = equal_costs(kind, shape, 0);
     CHECK(run(schedule_workload(kind, shape, costs)).makespan == units(c["dependency_only"]));
     costs.blocking = true;
     CHECK(run(schedule_workload(kind, shape, costs)).makespan == units(c["eager"]));
@@ -174,8 +246,91 @@ TEST_CASE("the bubble is (P - 1)(tF + tB) whatever the group size") {
   CAPTURE(shape.ranks, shape.micro_batches, shape.chunks, shape.group);
   const ScheduleKind kind =
       shape.chunks > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
-  const Result result = run(schedule_workload(kind, shape, equal_costs(shape, 0)));
+  const Result result = run(schedule_workload(kind, shape, equal_costs(kind, shape, 0)));
   CHECK(result.makespan == units(3 * (shape.micro_batches * shape.chunks + shape.ranks - 1)));
+}
+
+TEST_CASE("every schedule runs, and does all work once, where the reference has no case") {
+  struct Row {
+    int ranks;
+    int micro_batches;
+  };
+  const auto row = GENERATE(values<Row>({{2, 6}, {4, 12}, {6, 14}, {6, 40}}));
+  for (int k = 0; k <= static_cast<int>(ScheduleKind::dualpipe_v); ++k) {
+    const auto kind = static_cast<ScheduleKind>(k);
+    if (kind == ScheduleKind::interleaved && row.micro_batches % row.ranks != 0) continue;
+    CAPTURE(schedule_name(kind), row.ranks, row.micro_batches);
+    const ScheduleShape shape{
+        .ranks = row.ranks, .micro_batches = row.micro_batches, .chunks = chunk_range(kind).least};
+    const PipelineShape pipeline{placement_of(kind), shape.ranks, shape.chunks};
+    TimelineBuffer timeline;
+    run(schedule_workload(kind, shape, equal_costs(kind, shape, 0.5)), &timeline);
+    const int stages_of_rank = stage_count(pipeline) / shape.ranks;
+    for (const ComputeTimes& rank :
+         compute_times(timeline, static_cast<std::size_t>(shape.ranks))) {
+      CHECK(rank.busy == units(3 * stages_of_rank * shape.micro_batches));
+    }
+  }
+}
+
+TEST_CASE("a schedule that no program is written for is refused by name") {
+  for (int k = 0; k <= static_cast<int>(ScheduleKind::dualpipe_v); ++k) {
+    Job job;
+    job.layout.schedule = static_cast<ScheduleKind>(k);
+    const auto gap = lowering_gap(job);
+    const std::string name(schedule_name(job.layout.schedule));
+    CAPTURE(name);
+    if (gap) CHECK(gap->find("the " + name + " schedule is not simulated yet") == 0);
+  }
+  Job job;
+  job.layout.schedule = ScheduleKind::zb_v;
+  CHECK(lowering_gap(job));
+  job.layout.schedule = ScheduleKind::interleaved;
+  CHECK_FALSE(lowering_gap(job));
+}
+
+// Rules of the reference: loop: stage = chunk * P + rank; v: rank, then 2P - 1 - rank;
+// bidirectional: rank, and P - 1 - rank for the other copy.
+TEST_CASE("the stages of a model lie where the schedule has them") {
+  for (const json& c : golden()["cases"]) {
+    CAPTURE(c["id"].get<std::string>());
+    const Placement placement = placement_of(kind_of(c));
+    const bool one_loop = c["chunks_per_rank"] == 1 && placement == Placement::loop;
+    CHECK((one_loop ? Placement::single : placement) == placement_named(c["placement"]));
+  }
+  struct Row {
+    PipelineShape shape;
+    int stages;
+    StagePlace place;
+    int stage;
+    std::optional<StagePlace> previous;
+    std::optional<StagePlace> next;
+  };
+  using Place = StagePlace;
+  const PipelineShape single{Placement::single, 4, 1};
+  const PipelineShape loop{Placement::loop, 4, 3};
+  const PipelineShape v{Placement::v, 4, 2};
+  const PipelineShape both{Placement::bidirectional, 4, 2};
+  for (const Row& row : std::vector<Row>{
+           {single, 4, {0, 0}, 0, {}, Place{1, 0}},
+           {single, 4, {3, 0}, 3, Place{2, 0}, {}},
+           {loop, 12, {3, 0}, 3, Place{2, 0}, Place{0, 1}},
+           {loop, 12, {0, 2}, 8, Place{3, 1}, Place{1, 2}},
+           {loop, 12, {3, 2}, 11, Place{2, 2}, {}},
+           {v, 8, {3, 0}, 3, Place{2, 0}, Place{3, 1}},
+           {v, 8, {3, 1}, 4, Place{3, 0}, Place{2, 1}},
+           {v, 8, {0, 1}, 7, Place{1, 1}, {}},
+           {both, 4, {1, 0}, 1, Place{0, 0}, Place{2, 0}},
+           {both, 4, {3, 0}, 3, Place{2, 0}, {}},
+           {both, 4, {3, 1}, 0, {}, Place{2, 1}},
+           {both, 4, {0, 1}, 3, Place{1, 1}, {}},
+       }) {
+    CAPTURE(static_cast<int>(row.shape.placement), row.place.rank, row.place.chunk);
+    CHECK(stage_count(row.shape) == row.stages);
+    CHECK(stage_of(row.shape, row.place) == row.stage);
+    CHECK(previous_place(row.shape, row.place) == row.previous);
+    CHECK(next_place(row.shape, row.place) == row.next);
+  }
 }
 
 }  // namespace flopcast

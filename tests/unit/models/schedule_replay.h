@@ -15,32 +15,29 @@ namespace flopcast {
 
 struct ReplayCosts {
   std::vector<Seconds> forward{};   // by global stage
-  std::vector<Seconds> backward{};  // by global stage
+  std::vector<Seconds> backward{};  // by global stage; each of its two gradients takes half
   Seconds hop{};                    // latency of a message between ranks
   bool blocking = false;            // messages hold the compute stream
+  bool pairs_at_once = false;       // an overlapped pair starts with both inputs and ends together
+  bool free_at_input_gradient = false;  // not with the weight gradient
 };
 
 /// Writes the program of one pipeline rank. Activations are one byte per chunk and micro-batch,
 /// from the start of the forward to the end of the backward. Messages have their own streams, one
-/// per direction and end, unless they block.
+/// per pass, neighbour and end, unless they block.
 class ReplayProgram {
  public:
-  ReplayProgram(int rank, const ScheduleShape& shape, bool blocking)
-      : rank_(rank), shape_(shape), blocking_(blocking), program_(kStreams) {}
+  ReplayProgram(int rank, const PipelineShape& shape, const ReplayCosts& costs)
+      : rank_(rank), shape_(shape), costs_(costs), program_(kStreams) {}
 
   void add(const ScheduleOp& op) {
-    const int stages = shape_.ranks * shape_.chunks;
-    const int stage = op.chunk * shape_.ranks + rank_;
-    if (op.pass == Pass::forward) {
-      if (stage > 0) receive(kForwardRecv, kFromPrevious, tag(op, stage));
-      program_.allocate(kCompute, CategoryId{0}, 1);
-      program_.compute(kCompute, KernelId{number(stage)}, CategoryId{0}, LabelId{0});
-      if (stage + 1 < stages) send(kForwardSend, kToNext, tag(op, stage + 1));
-    } else {
-      if (stage + 1 < stages) receive(kBackwardRecv, kFromNext, tag(op, stage));
-      program_.compute(kCompute, KernelId{number(stages + stage)}, CategoryId{1}, LabelId{0});
-      program_.release(kCompute, CategoryId{0}, 1);
-      if (stage > 0) send(kBackwardSend, kToPrevious, tag(op, stage - 1));
+    const Work work{op.micro_batch, {rank_, op.chunk}};
+    switch (op.pass) {
+      case Pass::forward: return forward(work);
+      case Pass::backward: return backward(work);
+      case Pass::input_gradient: return input_gradient(work);
+      case Pass::weight_gradient: return weight_gradient(work);
+      case Pass::overlapped: return pair(work, {op.beside_micro_batch, {rank_, op.beside_chunk}});
     }
   }
 
@@ -56,33 +53,122 @@ class ReplayProgram {
 
   static std::uint32_t number(int value) { return static_cast<std::uint32_t>(value); }
 
- private:
-  enum Stream : std::size_t {
-    kCompute,
-    kForwardSend,
-    kForwardRecv,
-    kBackwardSend,
-    kBackwardRecv,
-    kStreams,
-  };
-  enum Slot : std::uint16_t { kToNext, kFromPrevious, kToPrevious, kFromNext };
+  /// In the order of the kernel ids below.
+  static std::vector<Kernel> kernels(const ReplayCosts& costs) {
+    std::vector<Kernel> kernels;
+    for (const Seconds time : costs.forward) kernels.push_back({time});
+    for (const Seconds time : costs.backward) kernels.push_back({time});
+    for (const Seconds time : costs.backward) kernels.push_back({0.5 * time});
+    for (const Seconds forward : costs.forward) {
+      for (const Seconds backward : costs.backward) kernels.push_back({forward + backward});
+    }
+    return kernels;
+  }
+  /// Pairs with the next rank, then with the previous.
+  static std::vector<Group> neighbours(int ranks) {
+    std::vector<Group> groups;
+    for (const int step : {1, ranks - 1}) {
+      for (int r = 0; r < ranks; ++r) {
+        groups.push_back({.name = "pair",
+                          .members = {RankId{number(r)}, RankId{number((r + step) % ranks)}},
+                          .loads = {{}}});
+      }
+    }
+    return groups;
+  }
 
-  std::uint32_t tag(const ScheduleOp& op, int to_stage) const {
-    return number(op.micro_batch * shape_.ranks * shape_.chunks + to_stage);
+  static constexpr std::size_t kStreams = 9;  // compute; then by pass, neighbour and end
+
+ private:
+  static constexpr std::size_t kCompute = 0;
+  enum Slot : std::uint16_t { kToNext, kFromPrevious, kToPrevious, kFromNext };
+  enum class Way : std::uint8_t { forward, backward };
+  struct Work {
+    int micro_batch;
+    StagePlace place;
+  };
+
+  int stage(const Work& work) const { return stage_of(shape_, work.place); }
+  int stages() const { return stage_count(shape_); }
+
+  void forward(const Work& work) {
+    receive(Way::forward, work);
+    program_.allocate(kCompute, CategoryId{0}, 1);
+    compute(stage(work), 0);
+    send(Way::forward, work);
   }
-  void receive(Stream stream, Slot slot, std::uint32_t tag) {
-    program_.recv(blocking_ ? kCompute : stream, slot, tag, CategoryId{2}, LabelId{0});
-    if (!blocking_) program_.order(stream, kCompute);
+  void backward(const Work& work) {
+    receive(Way::backward, work);
+    compute(stages() + stage(work), 1);
+    release();
+    send(Way::backward, work);
   }
-  void send(Stream stream, Slot slot, std::uint32_t tag) {
-    if (!blocking_) program_.order(kCompute, stream);
-    program_.send(blocking_ ? kCompute : stream, slot, tag, TransferId{0}, CategoryId{2},
+  void input_gradient(const Work& work) {
+    receive(Way::backward, work);
+    compute(2 * stages() + stage(work), 1);
+    if (costs_.free_at_input_gradient) release();
+    send(Way::backward, work);
+  }
+  void weight_gradient(const Work& work) {
+    compute(2 * stages() + stage(work), 1);
+    if (!costs_.free_at_input_gradient) release();
+  }
+  void pair(const Work& ahead, const Work& back) {
+    if (!costs_.pairs_at_once) {
+      forward(ahead);
+      backward(back);
+      return;
+    }
+    receive(Way::forward, ahead);
+    receive(Way::backward, back);
+    program_.allocate(kCompute, CategoryId{0}, 1);
+    compute((3 + stage(ahead)) * stages() + stage(back), 1);
+    release();
+    send(Way::forward, ahead);
+    send(Way::backward, back);
+  }
+
+  void compute(int kernel, std::uint16_t category) {
+    program_.compute(kCompute, KernelId{number(kernel)}, CategoryId{category}, LabelId{0});
+  }
+  void release() { program_.release(kCompute, CategoryId{0}, 1); }
+
+  std::uint32_t tag(Way way, const Work& work, int to_stage) const {
+    return number((work.micro_batch * stages() + to_stage) * 2 + (way == Way::forward ? 0 : 1));
+  }
+  /// Whether a message goes to the next rank, in the ring that a loop closes, or comes from the
+  /// previous one. The second chunk of a V and the second copy of a model run the other way.
+  bool goes_up(Way way, const Work& work) const {
+    const bool returns =
+        shape_.placement == Placement::v || shape_.placement == Placement::bidirectional;
+    return (way == Way::forward) != (returns && work.place.chunk == 1);
+  }
+  std::size_t stream(Slot slot, Way way) const {
+    return 1 + slot + (way == Way::forward ? 0U : 4U);
+  }
+  void receive(Way way, const Work& work) {
+    const auto from =
+        way == Way::forward ? previous_place(shape_, work.place) : next_place(shape_, work.place);
+    if (!from || from->rank == rank_) return;
+    const Slot slot = goes_up(way, work) ? kFromPrevious : kFromNext;
+    const std::size_t on = costs_.blocking ? kCompute : stream(slot, way);
+    program_.recv(on, slot, tag(way, work, stage(work)), CategoryId{2}, LabelId{0});
+    if (!costs_.blocking) program_.order(on, kCompute);
+  }
+  void send(Way way, const Work& work) {
+    const auto to =
+        way == Way::forward ? next_place(shape_, work.place) : previous_place(shape_, work.place);
+    if (!to || to->rank == rank_) return;
+    const Slot slot = goes_up(way, work) ? kToNext : kToPrevious;
+    const std::size_t on = costs_.blocking ? kCompute : stream(slot, way);
+    if (!costs_.blocking) program_.order(kCompute, on);
+    program_.send(on, slot, tag(way, work, stage_of(shape_, *to)), TransferId{0}, CategoryId{2},
                   LabelId{0});
   }
 
   int rank_;
-  ScheduleShape shape_;
-  bool blocking_;
+  PipelineShape shape_;
+  const ReplayCosts& costs_;
   ProgramBuilder program_;
 };
 
@@ -90,24 +176,18 @@ class ReplayProgram {
 inline Workload schedule_workload(ScheduleKind kind, const ScheduleShape& shape,
                                   const ReplayCosts& costs) {
   Workload workload;
-  workload.stream_names = {"compute", "forward send", "forward recv", "backward send",
-                           "backward recv"};
+  workload.stream_names.assign(ReplayProgram::kStreams, "message");
+  workload.stream_names.front() = "compute";
   workload.category_names = {"forward", "backward", "pipeline"};
   workload.pool_names = {"activations"};
   workload.labels = {"op"};
   workload.transfers = {{.latency = costs.hop, .size = {}, .solo_rate = bytes_per_second(1)}};
-  for (const Seconds time : costs.forward) workload.kernels.push_back({time});
-  for (const Seconds time : costs.backward) workload.kernels.push_back({time});
-  for (const int step : {1, shape.ranks - 1}) {  // pairs with the next rank, then the previous
-    for (int r = 0; r < shape.ranks; ++r) {
-      const RankId from{ReplayProgram::number(r)};
-      const RankId to{ReplayProgram::number((r + step) % shape.ranks)};
-      workload.groups.push_back({.name = "pair", .members = {from, to}, .loads = {{}}});
-    }
-  }
+  workload.kernels = ReplayProgram::kernels(costs);
+  workload.groups = ReplayProgram::neighbours(shape.ranks);
+  const PipelineShape pipeline{placement_of(kind), shape.ranks, shape.chunks};
   const auto schedule = pipeline_schedule(kind, shape);
   for (int r = 0; r < shape.ranks; ++r) {
-    ReplayProgram program(r, shape, costs.blocking);
+    ReplayProgram program(r, pipeline, costs);
     for (const ScheduleOp& op : schedule[static_cast<std::size_t>(r)]) program.add(op);
     workload.ranks.push_back(program.rank());
     workload.programs.push_back(std::move(program).finish());

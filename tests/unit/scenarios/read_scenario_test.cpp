@@ -120,6 +120,29 @@ TEST_CASE("options change a scenario as a file would") {
   CHECK(s.job.layout.grid.dp == 4);  // 128 / (4 * 8)
 }
 
+TEST_CASE("every schedule of the schema can be asked for, with the chunks it takes") {
+  std::ifstream file(kSource / "scenarios/scenario.schema.json");
+  const Json schema = Json::parse(file);
+  const Json& names = schema.at("/properties/training/properties/schedule/enum"_json_pointer);
+  std::set<ScheduleKind> kinds;
+  for (const std::string name : names) {
+    CAPTURE(name);
+    int taken = 0;
+    for (const char* vpp : {"1", "2"}) {
+      try {
+        const Scenario s =
+            example("llama3-70b-64-h100", {{"parallel.vpp", vpp}, {"training.schedule", name}});
+        kinds.insert(s.job.layout.schedule);
+        ++taken;
+      } catch (const InputError& error) {
+        CHECK(std::string(error.what()).find("schedule") != std::string::npos);
+      }
+    }
+    CHECK(taken > 0);
+  }
+  CHECK(kinds.size() == names.size());
+}
+
 TEST_CASE("less than a node is a node with fewer GPUs") {
   const Scenario s =
       example("llama3-8b-8-h100", {{"cluster.nodes", "null"}, {"cluster.gpus", "2"}});
