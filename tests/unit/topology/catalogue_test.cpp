@@ -91,7 +91,8 @@ TEST_CASE("GPUs of the catalogue are as their sheets say") {
   CHECK(gpus.at("h100-sxm").peak(DataType::bf16) == teraflops_per_second(989.4));
   CHECK(gpus.at("h100-sxm").nvlink == gigabytes_per_second(450));
   CHECK(gpus.at("a100-sxm").peak(DataType::bf16) == teraflops_per_second(312));
-  CHECK(gpus.at("a100-sxm").memory == gigabytes(80));
+  // PyTorch's "total capacity of 79.15 GiB" on an A100 of 80 GB.
+  CHECK(gpus.at("a100-sxm").memory == gibibytes(79.15));
   CHECK(gpus.at("a100-sxm").nvlink == gigabytes_per_second(300));
   CHECK_FALSE(gpus.at("v100-sxm-32gb").peak(DataType::bf16));  // Volta has no bf16
   CHECK_FALSE(gpus.at("a100-sxm").peak(DataType::fp8));        // nor Ampere fp8
