@@ -69,6 +69,16 @@ Bytes gemm_traffic(DataType type, const GemmShape& shape) {
          static_cast<double>(shape.batch);
 }
 
+// What C moves beyond the 16 bits of the tables comes at the end of each tile and is not hidden
+// behind products: weight gradients that are added up. Assumed: no public table measures it.
+Seconds unhidden_result(const Profile& profile, const GemmShape& shape) {
+  if (shape.result_traffic <= kResultInTables) return {};
+  const MemoryCurve& streaming =
+      profile.memory[static_cast<std::size_t>(MemoryKernel::elementwise)];
+  const Bytes more = (shape.result_traffic - kResultInTables) * result_elements(shape);
+  return more / (profile.memory_bandwidth * streaming.efficiency);
+}
+
 Seconds soft_maximum(Seconds a, Seconds b, double p) {
   const Seconds larger = std::max(a, b);
   if (larger.value <= 0) {
@@ -137,12 +147,7 @@ TimeEstimate gemm_time(const Profile& profile, DataType type, const GemmShape& s
 
   const Seconds compute = compute_time(curve, shape, rate_per_sm, profile.sms, bandwidth);
   Seconds time = soft_maximum(compute, gemm_traffic(type, shape) / bandwidth, curve.p) + curve.t0;
-  // What C moves beyond the 16 bits of the tables comes at the end of each tile and is not hidden
-  // behind products: weight gradients that are added up in fp32. Assumed, no public table has it.
-  const Bytes more = std::max(shape.result_traffic - kResultInTables, bytes(0));
-  const MemoryCurve& streaming =
-      profile.memory[static_cast<std::size_t>(MemoryKernel::elementwise)];
-  time += more * result_elements(shape) / (profile.memory_bandwidth * streaming.efficiency);
+  time += unhidden_result(profile, shape);
   if (curve.eff_quantise_bw) {
     const double elements = static_cast<double>(shape.m) * static_cast<double>(shape.k) *
                             static_cast<double>(shape.batch);
