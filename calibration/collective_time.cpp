@@ -150,6 +150,10 @@ Candidate pair(const NetworkModel& model, Bytes size, GroupShape shape, const Ne
 
 Candidate modelled(const NetworkModel& model, CollectiveKind kind, Bytes size, GroupShape shape,
                    const NetworkPath& path) {
+  if (model.regimes) {
+    const RegimeTime time = regime_time(*model.regimes, kind, size, shape, path);
+    return {.latency = time.latency, .transfer = time.transfer, .evidence = time.evidence};
+  }
   switch (kind) {
     case CollectiveKind::all_reduce: return all_reduce(model, size, shape, path);
     case CollectiveKind::all_gather:

@@ -10,20 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "calibration/network_path.h"
+#include "calibration/provenance.h"
+#include "calibration/regimes.h"
 #include "sim/collective_kind.h"
 #include "sim/data_type.h"
 #include "sim/evidence.h"
 #include "sim/units.h"
 
 namespace flopcast {
-
-/// Where a group of parameters comes from.
-struct Provenance {
-  Evidence evidence = Evidence::assumed;
-  std::string source;       // file, repository, page; device, driver, method where measured
-  double median_error = 0;  // of the fit on rows that were not fitted, relative; 0 if unknown
-  double p90_error = 0;
-};
 
 /// Tile-and-wave model of a GEMM with a soft maximum of compute and memory time.
 ///   compute = min over tiles Tm x Tn and split-K s of
@@ -135,6 +130,9 @@ struct NetworkModel {
   /// GB/s reach 320 GB/s although NVLink alone gives 365 and the NICs 390.
   double hardness = 4;
   ComputeShare compute_share;
+  /// Algorithms by protocol, from NCCL's own constants and fitted to a cluster's logs
+  /// (collective_fit.h). Where it is there it answers, not the tiers above.
+  std::optional<ProtocolRegimes> regimes{};
 };
 
 struct Profile {
@@ -201,13 +199,6 @@ TimeEstimate attention_time(const Profile& profile, DataType type, const Attenti
                             AttentionPass pass);
 TimeEstimate memory_time(const Profile& profile, MemoryKernel kernel, Bytes moved);
 
-/// The wires a group has for itself: bandwidths of one direction.
-struct NetworkPath {
-  BytesPerSecond domain;   // of one rank into its NVLink domain
-  BytesPerSecond network;  // of one node for this group: of all NICs that its members use
-  Seconds network_hop;     // switches and cables, one way, between the farthest members
-};
-
 /// A collective alone on the machine: latency, then `sent` bytes per rank at `rate`.
 struct CollectiveTime {
   Seconds latency;
@@ -219,7 +210,8 @@ struct CollectiveTime {
 };
 
 /// `size` is the whole buffer as nccl-tests counts it. A measured curve of the same kind and shape
-/// is interpolated monotonically in log-log (and says measured); else the NetworkModel answers.
+/// is interpolated monotonically in log-log (and says measured); else the NetworkModel answers: its
+/// regimes if it has them, else its tiers.
 CollectiveTime collective_time(const Profile& profile, CollectiveKind kind, Bytes size,
                                GroupShape shape, const NetworkPath& path);
 

@@ -1,0 +1,16 @@
+#pragma once
+
+// The wires that a group of ranks has for itself.
+
+#include "sim/units.h"
+
+namespace flopcast {
+
+/// Bandwidths of one direction.
+struct NetworkPath {
+  BytesPerSecond domain;   // of one rank into its NVLink domain
+  BytesPerSecond network;  // of one node for this group: of all NICs that its members use
+  Seconds network_hop;     // switches and cables, one way, between the farthest members
+};
+
+}  // namespace flopcast

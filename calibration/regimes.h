@@ -1,0 +1,113 @@
+#pragma once
+
+// Time of a collective as NCCL composes it: one regime for each algorithm and protocol, of which
+// NCCL takes the one that it believes to be the fastest. A regime is NCCL's own latency and
+// bandwidth (nccl_model.h) scaled to what a machine really does, plus what NCCL's model leaves out:
+//   steps = steps inside * hop + steps between nodes * network hop
+//   L = base + steps * (1 + growth / (1 + (growth size / S)^4))
+//   T = bytes / (bandwidth * ((n-1)/n)^spread)
+//   time = L + T + ramp * sqrt(L * T)
+// ramp: a buffer cut into the best number of pieces that follow one another over the steps takes
+// (sqrt L + sqrt T)^2, which is ramp = 2; NCCL keeps several pieces under way, hence less.
+// growth: small messages use few channels and threads; from some size on more, with longer steps.
+// spread: in small groups a rank copies and reduces more per byte that it sends.
+// bias: NCCL compares estimates, not these times; it takes the least bias * time.
+// Unscaled it is the prior for a machine of which nothing is known but its links.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "calibration/nccl_model.h"
+#include "calibration/network_path.h"
+#include "calibration/provenance.h"
+
+namespace flopcast {
+
+enum class RegimeScope : std::uint8_t { domain, network };  // one node, or several
+inline constexpr std::array kRegimeScopes{RegimeScope::domain, RegimeScope::network};
+
+std::string_view to_text(RegimeScope scope);
+
+/// Multiples of the prior's values, and exponents and parts that are 0 in the prior.
+struct RegimeScale {
+  double base = 1;
+  double hop = 1;
+  double network_hop = 1;
+  double bandwidth = 1;
+  double ramp = 0;
+  double spread = 0;
+  double growth = 0;
+  Bytes growth_size = kibibytes(16);
+  double bias = 1;
+};
+
+struct RegimeKey {
+  CollectiveKind kind{};
+  RegimeScope scope{};
+  NcclAlgorithm algorithm{};
+  NcclProtocol protocol{};
+
+  friend constexpr auto operator<=>(const RegimeKey&, const RegimeKey&) = default;
+};
+
+struct FittedRegime {
+  RegimeKey key;
+  RegimeScale scale;
+};
+
+/// A machine: what NCCL would assume, and where measurements say otherwise.
+struct ProtocolRegimes {
+  GpuGeneration generation = GpuGeneration::hopper;
+  HostCpu cpu = HostCpu::intel;
+  bool sharp = false;                // switches of the network reduce
+  std::vector<FittedRegime> fitted;  // the others are the prior
+  Provenance provenance;             // of `fitted`
+};
+
+/// One regime at one size, in unscaled parts.
+struct RegimeParts {
+  NcclAlgorithm algorithm{};
+  NcclProtocol protocol{};
+  Seconds base;
+  Seconds inside;   // all steps over NVLink
+  Seconds outside;  // all steps between nodes
+  Seconds transfer;
+  Bytes size{};
+  int ranks = 0;
+};
+
+/// The regimes open to a collective: at most all protocols of all algorithms.
+struct RegimeList {
+  std::array<RegimeParts, kNcclAlgorithms.size() * kNcclProtocols.size()> items;
+  std::size_t count = 0;
+
+  std::span<const RegimeParts> view() const { return std::span(items).first(count); }
+};
+
+RegimeList open_regimes(const ProtocolRegimes& machine, CollectiveKind kind, Bytes size,
+                        GroupShape shape, const NetworkPath& path);
+
+/// Of a regime that was not fitted.
+RegimeScale prior_scale(NcclAlgorithm algorithm, NcclProtocol protocol);
+
+struct RegimeTime {
+  Seconds latency;
+  Seconds transfer;  // with its ramp
+  Evidence evidence = Evidence::assumed;
+  NcclAlgorithm algorithm{};
+  NcclProtocol protocol{};
+  double bias = 1;
+
+  Seconds total() const { return latency + transfer; }
+  Seconds believed() const { return total() * bias; }
+};
+
+RegimeTime scaled(const RegimeParts& parts, const RegimeScale& scale);
+
+/// The regime that NCCL takes.
+RegimeTime regime_time(const ProtocolRegimes& machine, CollectiveKind kind, Bytes size,
+                       GroupShape shape, const NetworkPath& path);
+
+}  // namespace flopcast
