@@ -1,6 +1,7 @@
 #include "models/stage_program.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -18,6 +19,8 @@ constexpr std::size_t kForwardRecv = index_of(StepStream::forward_recv);
 constexpr std::size_t kBackwardSend = index_of(StepStream::backward_send);
 constexpr std::size_t kBackwardRecv = index_of(StepStream::backward_recv);
 constexpr std::size_t kData = index_of(StepStream::data);
+
+constexpr std::size_t kAllTensors = std::numeric_limits<std::size_t>::max();
 
 constexpr std::uint16_t slot_of(StepGroup group) { return static_cast<std::uint16_t>(group); }
 
@@ -41,7 +44,7 @@ class StageBuilder {
 
   // Data parallel.
   void gather_parameters();
-  void await_parameters(int chunk);
+  void await_parameters(int chunk, std::size_t end_tensor);
   void reduce_completed(int chunk, std::size_t completed_tensor);
   void reduce_rest(int chunk);
   void reduce_aligned(std::size_t backward_index);
@@ -85,6 +88,12 @@ class StageBuilder {
   /// A collective that the compute stream waits for.
   void blocking(StepGroup slot, CollectiveKind kind, Bytes size, std::string_view name);
 
+  /// Parameters of a bucket on their way back.
+  struct Gather {
+    EventId done;
+    std::size_t first_tensor;
+  };
+
   const StageInputs& inputs_;
   int rank_;
   CostTables& tables_;
@@ -92,11 +101,11 @@ class StageBuilder {
   GroupId data_group_;
   ProgramBuilder program_;
   std::vector<ModelChunk> chunks_;
-  std::vector<std::size_t> reduced_;        // buckets of each chunk already under way
-  std::vector<std::size_t> last_backward_;  // index among backward passes, by chunk
-  std::vector<bool> gathered_;              // parameters awaited, by chunk
-  std::vector<bool> gradients_held_;        // by chunk, under ZeRO-2
-  std::vector<EventId> gather_done_;        // by chunk
+  std::vector<std::size_t> reduced_;          // buckets of each chunk already under way
+  std::vector<std::size_t> last_backward_;    // index among backward passes, by chunk
+  std::vector<bool> gradients_held_;          // by chunk, under ZeRO-2
+  std::vector<std::vector<Gather>> gathers_;  // by chunk, in forward order
+  std::vector<std::size_t> awaited_;          // of them, by chunk
   std::int64_t parameters_ = 0;
   StageProgram out_;
 };
@@ -118,9 +127,9 @@ StageBuilder::StageBuilder(const StageInputs& inputs, int rank, CostTables& tabl
   }
   reduced_.assign(count, 0);
   last_backward_.assign(count, 0);
-  gathered_.assign(count, false);
   gradients_held_.assign(count, false);
-  gather_done_.assign(count, EventId{});
+  gathers_.resize(count);
+  awaited_.assign(count, 0);
   std::size_t backward = 0;
   for (const ScheduleOp& op : inputs.schedule[static_cast<std::size_t>(rank)]) {
     if (op.pass == Pass::backward) last_backward_[static_cast<std::size_t>(op.chunk)] = backward++;
@@ -154,15 +163,23 @@ void StageBuilder::work(const TimedOperators& operators) {
 
 void StageBuilder::forward(const ScheduleOp& op) {
   const ModelChunk& chunk = chunks_[static_cast<std::size_t>(op.chunk)];
-  await_parameters(op.chunk);
   receive(op);
   if (chunk.saved_by_ends > 0) hold(MemoryPool::activations, chunk.saved_by_ends);
-  if (chunk.content.embedding) work(chunk.embedding_forward);
-  for (const ChunkLayer& layer : chunk.layers) {
-    hold(MemoryPool::activations, layer.saved);
-    work(layer.forward);
+  if (chunk.content.embedding) {
+    await_parameters(op.chunk,
+                     chunk.layers.empty() ? chunk.head_tensor : chunk.layers[0].first_tensor);
+    work(chunk.embedding_forward);
   }
-  if (chunk.content.head) work(chunk.head_forward);
+  for (std::size_t i = 0; i < chunk.layers.size(); ++i) {
+    const bool last = i + 1 == chunk.layers.size();
+    await_parameters(op.chunk, last ? chunk.head_tensor : chunk.layers[i + 1].first_tensor);
+    hold(MemoryPool::activations, chunk.layers[i].saved);
+    work(chunk.layers[i].forward);
+  }
+  if (chunk.content.head) {
+    await_parameters(op.chunk, kAllTensors);
+    work(chunk.head_forward);
+  }
   send(op);
 }
 
@@ -231,16 +248,21 @@ void StageBuilder::gather_parameters() {
     for (auto bucket = buckets.rbegin(); bucket != buckets.rend(); ++bucket) {
       program_.collective(kData, slot_of(StepGroup::data), bucket->gather,
                           id_of(StepCategory::parameter), label);
+      gathers_[c].push_back({program_.record(kData), bucket->first_tensor});
     }
-    gather_done_[c] = program_.record(kData);
   }
 }
 
-void StageBuilder::await_parameters(int chunk) {
+/// The first forward pass of a chunk waits, layer by layer, for the buckets that hold tensors
+/// before `end_tensor`. Source: Megatron-LM d98e8a64, distributed/distributed_data_parallel.py,
+/// forward pre-hooks of overlap_param_gather.
+void StageBuilder::await_parameters(int chunk, std::size_t end_tensor) {
   const auto c = static_cast<std::size_t>(chunk);
-  if (!sharded() || !training().overlap_param_gather || gathered_[c]) return;
-  program_.wait(kCompute, gather_done_[c]);
-  gathered_[c] = true;
+  for (; awaited_[c] < gathers_[c].size(); ++awaited_[c]) {
+    const Gather& gather = gathers_[c][awaited_[c]];
+    if (gather.first_tensor >= end_tensor) return;
+    program_.wait(kCompute, gather.done);
+  }
 }
 
 /// Starts the buckets of a chunk whose gradients are all there, beside the backward pass. Without

@@ -315,7 +315,7 @@ def peak_json(gpu):
 # Part of the kernel tables' speed that long training keeps: the tables come from short runs in CUDA
 # graphs, training clocks lower at the power limit. By fit_level; every other GPU is assumed to keep
 # all of it until runs on it are among scenarios/published/.
-LEVELS = {"a100-sxm": 0.82, "a100-sxm-40gb": 0.82, "h100-sxm": 0.78}
+LEVELS = {"a100-sxm": 0.84, "a100-sxm-40gb": 0.84, "h100-sxm": 0.84}
 
 
 def level_json(name):
