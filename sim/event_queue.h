@@ -47,15 +47,20 @@ class EventQueue {
  public:
   /// `at` is not before the instant of the last advance().
   Ticket push(SimTime at, EventKind kind, std::uint32_t subject) {
-    const Event event{at, ++last_, subject, kind};
     std::uint32_t node = free_;
     if (node == kNone) {
       node = static_cast<std::uint32_t>(nodes_.size());
-      nodes_.push_back({event, kNone});
+      nodes_.emplace_back();
     } else {
       free_ = nodes_[node].next;
-      nodes_[node].event = event;
     }
+    // Field by field: a whole Event made first would be stored in parts and loaded at once, which
+    // stalls a processor for as long as the rest of a push takes.
+    Event& event = nodes_[node].event;
+    event.at = at;
+    event.sequence = ++last_;
+    event.subject = subject;
+    event.kind = kind;
     put(node);
     return last_;
   }
@@ -84,8 +89,8 @@ class EventQueue {
   static constexpr unsigned kValues = 1u << kBits;
 
   struct Node {
-    Event event;
-    std::uint32_t next;
+    Event event{};
+    std::uint32_t next = kNone;
   };
   struct List {
     std::uint32_t head = kNone;
