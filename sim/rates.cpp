@@ -60,9 +60,12 @@ void RateSolver::stop(ActivityId id) {
                                    [index](const Flow& f) { return f.activity == index; });
     *flow = link.flows.back();
     link.flows.pop_back();
-    update_load(link);
     list_link(index_of(load.link));
-    if (link.full) mark_dirty(index_of(load.link));
+    if (link.full) {
+      mark_dirty(index_of(load.link));  // its load is summed when its component is solved
+    } else {
+      update_load(link);
+    }
   }
 }
 
