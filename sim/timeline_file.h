@@ -13,6 +13,7 @@
 namespace flopcast {
 
 struct CloseFile {
+  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): the one place where the handle lets go
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 using FileHandle = std::unique_ptr<std::FILE, CloseFile>;
