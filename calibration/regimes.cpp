@@ -122,7 +122,7 @@ class RegimeBuilder {
     parts.inside = parts.inside * factor;
     parts.outside = parts.outside * factor;
     parts.size = q_.size;
-    parts.ranks = q_.shape.ranks();
+    parts.shape = q_.shape;
     list_.items[list_.count++] = parts;
   }
 
@@ -303,8 +303,11 @@ RegimeTime scaled(const RegimeParts& parts, const RegimeScale& scale) {
   }
   Seconds transfer = parts.transfer / scale.bandwidth;
   if (scale.spread != 0) {
-    const double n = parts.ranks;
+    const double n = parts.shape.ranks();
     transfer = transfer * std::pow(n / (n - 1), scale.spread);
+  }
+  if (scale.congestion != 0 && parts.shape.nodes > 2) {
+    transfer = transfer * std::pow(0.5 * parts.shape.nodes, scale.congestion);
   }
   const Seconds ramp = seconds(scale.ramp * std::sqrt(latency.value * transfer.value));
   return {.latency = latency,

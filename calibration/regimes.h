@@ -5,12 +5,13 @@
 // bandwidth (nccl_model.h) scaled to what a machine really does, plus what NCCL's model leaves out:
 //   steps = steps inside * hop + steps between nodes * network hop
 //   L = base + steps * (1 + growth / (1 + (growth size / S)^4))
-//   T = bytes / (bandwidth * ((n-1)/n)^spread)
+//   T = bytes / (bandwidth * ((n-1)/n)^spread) * (nodes/2)^congestion
 //   time = L + T + ramp * sqrt(L * T)
 // ramp: a buffer cut into the best number of pieces that follow one another over the steps takes
 // (sqrt L + sqrt T)^2, which is ramp = 2; NCCL keeps several pieces under way, hence less.
 // growth: small messages use few channels and threads; from some size on more, with longer steps.
 // spread: in small groups a rank copies and reduces more per byte that it sends.
+// congestion: large groups share and collide on a network's upper levels.
 // bias: NCCL compares estimates, not these times; it takes the least bias * time.
 // Unscaled it is the prior for a machine of which nothing is known but its links.
 
@@ -38,6 +39,7 @@ struct RegimeScale {
   double bandwidth = 1;
   double ramp = 0;
   double spread = 0;
+  double congestion = 0;
   double growth = 0;
   Bytes growth_size = kibibytes(16);
   double bias = 1;
@@ -75,7 +77,7 @@ struct RegimeParts {
   Seconds outside;  // all steps between nodes
   Seconds transfer;
   Bytes size{};
-  int ranks = 0;
+  GroupShape shape{};
 };
 
 /// The regimes open to a collective: at most all protocols of all algorithms.

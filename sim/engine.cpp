@@ -18,6 +18,7 @@ EngineState::EngineState(const Workload& workload, TimelineSink* sink)
       streams_(tables_.streams),
       ranks_(workload.ranks.size()),
       events_(tables_.events),
+      categories_(workload.ranks.size() * tables_.categories),
       gatherings_(workload.groups.size()),
       joined_round_(tables_.slots, 0),
       messages_(workload.groups.size()),
@@ -29,9 +30,6 @@ EngineState::EngineState(const Workload& workload, TimelineSink* sink)
   result_.ranks.resize(workload.ranks.size());
   result_.links.resize(workload.links.size());
   for (RankSummary& rank : result_.ranks) {
-    rank.by_category.resize(tables_.categories);
-    rank.bytes_by_category.resize(tables_.categories);
-    rank.ops_by_category.resize(tables_.categories);
     rank.memory.by_pool.resize(tables_.pools);
     rank.memory.pool_peak.resize(tables_.pools);
   }
@@ -54,11 +52,11 @@ Result EngineState::run() {
   drain_ready();
   apply_rates();
   while (!queue_.empty()) {
-    if (queue_.next_at() != now_) {
+    if (const SimTime next = queue_.advance(); next != now_) {
       settle_touched();
-      now_ = queue_.next_at();
+      now_ = next;
     }
-    while (queue_.next_at() == now_) {
+    while (queue_.due()) {
       handle(queue_.pop());
       drain_ready();
     }
@@ -111,7 +109,17 @@ void EngineState::apply_rates() {
 
 Result EngineState::finish() {
   for (RankSummary& rank : result_.ranks) result_.makespan = std::max(result_.makespan, rank.end);
-  for (RankSummary& rank : result_.ranks) rank.idle = result_.makespan - rank.end;
+  for (std::size_t r = 0; r < result_.ranks.size(); ++r) {
+    RankSummary& rank = result_.ranks[r];
+    rank.idle = result_.makespan - rank.end;
+    rank.compute_busy = ranks_[r].compute_busy;
+    for (std::size_t c = 0; c < tables_.categories; ++c) {
+      const CategoryRow& row = categories_[r * tables_.categories + c];
+      rank.by_category.push_back(row.time);
+      rank.bytes_by_category.push_back(row.bytes);
+      rank.ops_by_category.push_back(row.ops);
+    }
+  }
   return std::move(result_);
 }
 

@@ -7,10 +7,6 @@
 
 namespace flopcast {
 
-CategoryTime& EngineState::time_of(const StreamRow& row, CategoryId category) {
-  return result_.ranks[index_of(row.rank)].by_category[static_cast<std::size_t>(category)];
-}
-
 void EngineState::touch(RankId id) {
   RankRow& rank = ranks_[index_of(id)];
   if (rank.touched) return;
@@ -61,14 +57,11 @@ Stall EngineState::stall_of(RankId id) const {
 void EngineState::change_stall(RankId id, Stall stall) {
   RankRow& rank = ranks_[index_of(id)];
   if (stall == rank.stall) return;
-  CategoryTime* const time =
-      rank.stall.kind == StallKind::none
-          ? nullptr
-          : &result_.ranks[index_of(id)].by_category[static_cast<std::size_t>(rank.stall.category)];
+  const SimTime took = now_ - rank.stall_since;
   switch (rank.stall.kind) {
     case StallKind::none: break;
-    case StallKind::exposed: time->exposed += now_ - rank.stall_since; break;
-    case StallKind::waiting: time->waiting += now_ - rank.stall_since; break;
+    case StallKind::exposed: category_row(id, rank.stall.category).time.exposed += took; break;
+    case StallKind::waiting: category_row(id, rank.stall.category).time.waiting += took; break;
   }
   rank.stall = stall;
   rank.stall_since = now_;

@@ -155,11 +155,10 @@ void EngineState::deliver(const Flight& flight, std::uint32_t row) {
 /// Books an op whose transfer ran from `start` until now. Bytes of a message count at its sender.
 void EngineState::end_communication(std::uint32_t stream, SimTime start, Bytes moved) {
   StreamRow& row = streams_[stream];
-  const CategoryId category = op_of(row).category;
-  RankSummary& summary = result_.ranks[index_of(row.rank)];
-  time_of(row, category).busy += now_ - start;
-  summary.bytes_by_category[static_cast<std::size_t>(category)] += moved.value;
-  ++summary.ops_by_category[static_cast<std::size_t>(category)];
+  CategoryRow& category = category_row(row.rank, op_of(row).category);
+  category.time.busy += now_ - start;
+  category.bytes += moved.value;
+  ++category.ops;
   row.flight = kNoRow;
   note_span(row, start);
 }

@@ -58,6 +58,7 @@ struct RankRow {
   double share = 0;  // of the GPU, taken by communication; compute ops are rated with it
   Stall stall;
   SimTime stall_since;
+  SimTime compute_busy;
   std::int64_t memory = 0;      // bytes, all pools
   bool touched = false;         // in touched_
   bool memory_changed = false;  // in this instant
@@ -67,6 +68,13 @@ struct RankRow {
 struct EventRow {
   bool recorded = false;
   std::uint32_t waiters = kNoRow;  // list of streams
+};
+
+/// What a rank's ops of one category took, while the engine runs; RankSummary has the meanings.
+struct CategoryRow {
+  CategoryTime time;
+  double bytes = 0;
+  std::uint64_t ops = 0;
 };
 
 /// A collective between its first arrival and its start.
@@ -143,7 +151,9 @@ class EngineState {
   void note_memory_peak(RankId rank);
   void note_link(LinkId link);
   void note_span(const StreamRow& row, SimTime start);
-  CategoryTime& time_of(const StreamRow& row, CategoryId category);
+  CategoryRow& category_row(RankId rank, CategoryId category) {
+    return categories_[index_of(rank) * tables_.categories + static_cast<std::size_t>(category)];
+  }
 
   // engine_deadlock.cpp
   [[noreturn]] void abort_deadlocked() const;
@@ -164,6 +174,7 @@ class EngineState {
   std::vector<StreamRow> streams_;
   std::vector<RankRow> ranks_;
   std::vector<EventRow> events_;
+  std::vector<CategoryRow> categories_;         // by rank and category
   std::vector<Gathering> gatherings_;           // by group
   std::vector<std::uint32_t> joined_round_;     // by slot row: last collective that it joined
   std::vector<std::vector<Message>> messages_;  // by group, oldest first

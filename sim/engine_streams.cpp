@@ -86,16 +86,17 @@ void EngineState::rerate_ranks() {
 void EngineState::finish_compute(std::uint32_t stream) {
   StreamRow& row = streams_[stream];
   const Op& op = op_of(row);
-  RankSummary& summary = result_.ranks[index_of(row.rank)];
   const SimTime took = now_ - row.begin;
-  time_of(row, op.category).busy += took;
-  if (row.number == kComputeStream) summary.compute_busy += took;
+  CategoryRow& category = category_row(row.rank, op.category);
+  category.time.busy += took;
+  ++category.ops;
+  if (row.number == kComputeStream) ranks_[index_of(row.rank)].compute_busy += took;
   if (row.since != row.begin || row.progress != 1) {
     const Seconds alone =
         tables_.source.kernels[op.row].duration / tables_.source.ranks[index_of(row.rank)].speed;
-    summary.slowdown += std::max(SimTime{}, took - after(SimTime{}, alone));
+    result_.ranks[index_of(row.rank)].slowdown +=
+        std::max(SimTime{}, took - after(SimTime{}, alone));
   }
-  ++summary.ops_by_category[static_cast<std::size_t>(op.category)];
   row.ticket = kNoTicket;
   note_span(row, row.begin);
   go_on(stream);

@@ -76,7 +76,7 @@ class FoldGraph {
   void note_uses();
   void join_members(std::uint32_t g);
   void join_links(std::uint32_t g);
-  LabelKey membership(const Group& group, std::uint32_t g, RankId member) const;
+  std::uint64_t slots_of(std::uint32_t g, RankId member) const;
   std::uint32_t label_of(const LabelKey& key, const Label& label);
 
   const Workload& workload_;
@@ -112,25 +112,23 @@ std::uint32_t FoldGraph::label_of(const LabelKey& key, const Label& label) {
   return entry->second;
 }
 
-/// Slots through which the member uses the group, and which ends of the pair it is.
-LabelKey FoldGraph::membership(const Group& group, std::uint32_t g, RankId member) const {
+/// Hash of the slots through which the member uses the group. They tell the ends of a pair apart
+/// too: a slot either sends or receives.
+std::uint64_t FoldGraph::slots_of(std::uint32_t g, RankId member) const {
   const Rank& rank = workload_.ranks[index_of(member)];
-  LabelKey key{0, 0};
+  std::uint64_t hash = 0;
   for (std::size_t slot = 0; slot < rank.groups.size(); ++slot) {
     if (index_of(rank.groups[slot]) != g || !programs_.uses(rank, slot)) continue;
-    key.first = (key.first ^ (slot + 1)) * 0x9e3779b97f4a7c15U;
-    key.first ^= key.first >> 32U;
+    hash = (hash ^ (slot + 1)) * 0x9e3779b97f4a7c15U;
+    hash ^= hash >> 32U;
   }
-  key.first &= ~kLoad;
-  if (facts_[g].message) {
-    FLOPCAST_CHECK(group.members.size() == 2, "messages go from one of a pair to the other");
-    key.second = (group.members[0] == member ? 1U : 0U) | (group.members[1] == member ? 2U : 0U);
-  }
-  return key;
+  return hash & ~kLoad;
 }
 
 void FoldGraph::join_members(std::uint32_t g) {
   const Group& group = workload_.groups[g];
+  FLOPCAST_CHECK(!message(g) || group.members.size() == 2,
+                 "messages go from one of a pair to the other");
   members_ = group.members;
   if (!std::is_sorted(members_.begin(), members_.end())) {
     std::sort(members_.begin(), members_.end());
@@ -139,9 +137,8 @@ void FoldGraph::join_members(std::uint32_t g) {
     FLOPCAST_CHECK(index_of(*member) < ranks(), "a group's members are ranks");
     const auto next = std::find_if(member, members_.end(), [&](RankId m) { return m != *member; });
     const auto listed = static_cast<std::uint32_t>(next - member);
-    LabelKey key = membership(group, g, *member);
     const Label label{.arrivals = group.arrivals == 0 ? 1 : listed};
-    key.second |= std::uint64_t{label.arrivals} << 2U;
+    const LabelKey key{slots_of(g, *member), label.arrivals};
     edges_.push_back({rank_node(*member), group_node(g), label_of(key, label)});
     member = next;
   }

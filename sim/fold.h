@@ -3,7 +3,7 @@
 // Most ranks are copies of one another: folding finds them, so that the engine runs each once.
 //
 // Ranks, groups and links form a graph: a rank is joined to its groups by the slots through which
-// it uses them (and by whether it sends or receives), a group to its links by pattern and weight.
+// it uses them, a group to its links by pattern and weight.
 // Nodes start with what they are by themselves (a rank: what its program does, and its speed; a
 // link: its capacity), and the coarsest equitable partition (partition.h) gives classes whose
 // members have the same number of neighbours of each class. From this follows, event by event, that

@@ -1,11 +1,23 @@
 #include "sim/rates.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <limits>
 
 #include "sim/check.h"
 
 namespace flopcast {
+namespace {
+
+/// To 40 bits, down. Equal links sum equal loads in other orders; without the noise of their last
+/// bits equal flows keep equal rates, end in one instant, and cost one solve instead of many.
+double rounded_down(double level) {
+  const auto bits = std::bit_cast<std::uint64_t>(level);
+  return std::bit_cast<double>(bits & ~std::uint64_t{0xfff});
+}
+
+}  // namespace
 
 RateSolver::RateSolver(std::span<const Link> links) : links_(links.size()) {
   for (std::size_t i = 0; i < links.size(); ++i) {
@@ -48,9 +60,12 @@ void RateSolver::stop(ActivityId id) {
                                    [index](const Flow& f) { return f.activity == index; });
     *flow = link.flows.back();
     link.flows.pop_back();
-    update_load(link);
     list_link(index_of(load.link));
-    if (link.full) mark_dirty(index_of(load.link));
+    if (link.full) {
+      mark_dirty(index_of(load.link));  // its load is summed when its component is solved
+    } else {
+      update_load(link);
+    }
   }
 }
 
@@ -192,7 +207,7 @@ bool RateSolver::compute_level(std::uint32_t index, double at_least, double& lev
       weight += flow.weight;
     }
   }
-  level = std::max(room / weight, at_least);
+  level = std::max(rounded_down(room / weight), at_least);
   return weight > 0;
 }
 

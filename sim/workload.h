@@ -4,8 +4,8 @@
 // communicate in and the links that the groups load. Plain tables; relations are ids.
 //
 // A row of ranks, groups or links may stand for `count` equal ones: the engine runs one of them.
-// fold() finds what is equal; a builder that knows may write such rows at once. Then a group's loads
-// are those of all groups of its row on one link of the link's row.
+// fold() finds what is equal; a builder that knows may write such rows at once. Then a group's
+// loads are those of all groups of its row on one link of the link's row.
 
 #include <cstdint>
 #include <span>

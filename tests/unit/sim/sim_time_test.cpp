@@ -4,7 +4,7 @@
 
 using namespace flopcast;
 
-TEST_CASE("a delay becomes whole picoseconds, rounded up") {
+TEST_CASE("a delay becomes whole picoseconds, rounded up unless it exceeds by a trifle") {
   struct Row {
     Seconds delay;
     std::int64_t picoseconds;
@@ -17,7 +17,9 @@ TEST_CASE("a delay becomes whole picoseconds, rounded up") {
       {nanoseconds(1), 1000},
       {microseconds(3), 3000000},
       {seconds(0.1), 100000000000},  // 0.1 has no exact double: no picosecond more for that
-      {seconds(1.0 / 3), 333333333334},
+      {milliseconds(1.0 / 3), 333333334},
+      {seconds(1.0 / 3), 333333333333},  // of a long delay, not even a third of one counts
+      {seconds(2.0 / 3), 666666666667},
       {seconds(86400), 86400000000000000},
   }));
   CAPTURE(row.delay.value);

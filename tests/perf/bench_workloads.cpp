@@ -1,18 +1,9 @@
-// Events per second of the engine on a few mixes. `engine_bench <scale>`: 1 is a smoke run, 100
-// takes seconds. Processor time, the best of a few runs: the machine may be busy with other things.
-
-#include <fmt/format.h>
+#include "bench_workloads.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <ctime>
-#include <string_view>
-#include <vector>
+#include <utility>
 
-#include "sim/engine.h"
-
-using namespace flopcast;
-
+namespace flopcast::bench {
 namespace {
 
 constexpr CategoryId kCompute{0};
@@ -48,7 +39,8 @@ GroupId add_group(Workload& w, std::vector<RankId> members, std::vector<LinkLoad
   return GroupId{static_cast<std::uint32_t>(w.groups.size() - 1)};
 }
 
-/// Kernels alone.
+}  // namespace
+
 Workload compute_only(std::size_t steps) {
   constexpr std::size_t kRanks = 64;
   Workload w = tables(kRanks);
@@ -60,10 +52,12 @@ Workload compute_only(std::size_t steps) {
   return w;
 }
 
-/// Tensor-parallel groups of 8: four kernels, then a collective on the group's own link.
-Workload tensor_parallel(std::size_t ranks, std::size_t steps) {
+Workload tensor_parallel(std::size_t ranks, std::size_t steps, bool in_step) {
   constexpr std::size_t kGroup = 8;
   Workload w = tables(ranks);
+  if (in_step) {
+    for (Rank& rank : w.ranks) rank.speed = 1;
+  }
   for (std::size_t first = 0; first < ranks; first += kGroup) {
     const LinkId link = add_link(w, gigabytes_per_second(450));
     std::vector<RankId> members;
@@ -82,8 +76,6 @@ Workload tensor_parallel(std::size_t ranks, std::size_t steps) {
   return w;
 }
 
-/// Kernels on stream 0, overlapped with collectives of all ranks of a row on stream 1. `shared`
-/// rows load one link, which they fill: every start and end changes all rates.
 Workload overlapped(std::size_t steps, bool shared) {
   constexpr std::size_t kRanks = 64;
   constexpr std::size_t kRows = 16;
@@ -110,7 +102,6 @@ Workload overlapped(std::size_t steps, bool shared) {
   return w;
 }
 
-/// A pipeline: receive, compute, send, on three streams.
 Workload pipeline(std::size_t steps) {
   constexpr std::size_t kRanks = 16;
   Workload w = tables(kRanks);
@@ -144,42 +135,95 @@ Workload pipeline(std::size_t steps) {
   return w;
 }
 
-std::uint64_t op_count(const Workload& w) {
-  std::uint64_t ops = 0;
-  for (const Rank& rank : w.ranks) {
-    for (const auto& stream : w.programs[index_of(rank.program)].streams) ops += stream.size();
+namespace {
+
+constexpr std::size_t kNode = 8;
+
+enum Slot : std::uint16_t { tensor_slot, data_slot, to_next, from_previous, kSlots };
+
+Program stage_program(std::size_t stage, std::size_t stages, std::size_t micro_batches) {
+  constexpr int kLayers = 8;
+  ProgramBuilder program(5);
+  for (std::uint32_t batch = 0; batch < micro_batches; ++batch) {
+    if (stage > 0) {
+      program.recv(3, from_previous, batch, kCommunication, kLabel);
+      program.order(3, 0);
+    }
+    for (int layer = 0; layer < kLayers; ++layer) {
+      for (std::uint32_t k = 0; k < 6; ++k) program.compute(0, KernelId{k}, kCompute, kLabel);
+      program.order(0, 1);
+      program.collective(1, tensor_slot, TransferId{0}, kCommunication, kLabel);
+      program.order(1, 0);
+    }
+    if (stage + 1 < stages) {
+      program.order(0, 2);
+      program.send(2, to_next, batch, TransferId{1}, kCommunication, kLabel);
+    }
   }
-  return ops;
+  program.order(0, 4);
+  program.collective(4, data_slot, TransferId{1}, kCommunication, kLabel);
+  return std::move(program).finish();
 }
 
-void measure(std::string_view name, const Workload& workload) {
-  constexpr int kRuns = 3;
-  double best = 1e300;
-  std::uint64_t events = 0;
-  for (int i = 0; i < kRuns; ++i) {
-    const std::clock_t begin = std::clock();
-    events = run(workload).events;
-    const auto took = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-    best = std::min(best, took);
-  }
-  const double ops = static_cast<double>(op_count(workload));
-  fmt::print("{:<28} {:>10} events {:>8.1f} ms {:>8.2f} M events/s {:>8.2f} M ops/s\n", name,
-             events, best * 1e3, static_cast<double>(events) / best / 1e6, ops / best / 1e6);
-}
+RankId rank_of(std::size_t index) { return RankId{static_cast<std::uint32_t>(index)}; }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const int scale = argc > 1 ? std::atoi(argv[1]) : 20;
-  if (scale < 1) {
-    fmt::print(stderr, "usage: engine_bench [scale, at least 1]\n");
-    return 2;
+Workload training_grid(const GridShape& shape) {
+  const std::size_t stages = std::min<std::size_t>(16, shape.ranks / kNode);
+  const std::size_t per_stage = shape.ranks / stages;
+  Workload w = tables(shape.ranks);
+  std::vector<LinkId> cards;
+  for (std::size_t r = 0; r < shape.ranks; ++r) {
+    w.ranks[r].speed = 1;
+    w.ranks[r].program = ProgramId{static_cast<std::uint32_t>(r / per_stage)};
+    w.ranks[r].groups.resize(kSlots, kNoGroup);
+    cards.push_back(add_link(w, gigabytes_per_second(50)));
   }
-  const auto steps = static_cast<std::size_t>(scale) * 100;
-  measure("compute", compute_only(steps));
-  measure("tensor parallel, 64 ranks", tensor_parallel(64, steps));
-  measure("tensor parallel, 4096 ranks", tensor_parallel(4096, steps / 20));
-  measure("overlapped, own links", overlapped(steps, false));
-  measure("overlapped, shared link", overlapped(steps, true));
-  measure("pipeline", pipeline(steps));
+  for (std::size_t first = 0; first < shape.ranks; first += kNode) {
+    std::vector<RankId> members;
+    for (std::size_t i = 0; i < kNode; ++i) members.push_back(rank_of(first + i));
+    const GroupId group = add_group(w, members, {{add_link(w, gigabytes_per_second(3600)), 8}});
+    for (const RankId member : members) w.ranks[index_of(member)].groups[tensor_slot] = group;
+  }
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    for (std::size_t position = 0; position < kNode; ++position) {
+      std::vector<RankId> members;
+      std::vector<LinkLoad> loads;
+      for (std::size_t i = position; i < per_stage; i += kNode) {
+        members.push_back(rank_of(stage * per_stage + i));
+        loads.push_back({cards[index_of(members.back())], 2});
+      }
+      const GroupId group = add_group(w, members, std::move(loads));
+      for (const RankId member : members) w.ranks[index_of(member)].groups[data_slot] = group;
+    }
+    w.programs.push_back(stage_program(stage, stages, shape.micro_batches));
+  }
+  for (std::size_t r = 0; r + per_stage < shape.ranks; ++r) {
+    const GroupId pair = add_group(w, {rank_of(r), rank_of(r + per_stage)}, {{cards[r], 1}});
+    w.ranks[r].groups[to_next] = pair;
+    w.ranks[r + per_stage].groups[from_previous] = pair;
+  }
+  return w;
 }
+
+Workload one_all_reduce(std::size_t ranks) {
+  Workload w = tables(ranks);
+  w.transfers.push_back(
+      {.latency = microseconds(20), .size = gibibytes(1), .solo_rate = gigabytes_per_second(200)});
+  std::vector<RankId> members;
+  std::vector<LinkLoad> loads;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    members.push_back(rank_of(r));
+    loads.push_back({add_link(w, gigabytes_per_second(50)), 0.25});
+    w.ranks[r].speed = 1;
+    w.ranks[r].groups = {GroupId{0}};
+  }
+  add_group(w, std::move(members), std::move(loads));
+  ProgramBuilder program(1);
+  program.collective(0, 0, TransferId{2}, kCommunication, kLabel);
+  w.programs.push_back(std::move(program).finish());
+  return w;
+}
+
+}  // namespace flopcast::bench
