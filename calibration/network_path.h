@@ -11,6 +11,8 @@ struct NetworkPath {
   BytesPerSecond domain;   // of one rank into its NVLink domain
   BytesPerSecond network;  // of one node for this group: of all NICs that its members use
   Seconds network_hop;     // switches and cables, one way, between the farthest members
+
+  friend constexpr auto operator<=>(const NetworkPath&, const NetworkPath&) = default;
 };
 
 }  // namespace flopcast

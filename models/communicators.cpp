@@ -1,9 +1,9 @@
 #include "models/communicators.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -12,254 +12,263 @@
 namespace flopcast {
 namespace {
 
-/// One kind of communicator of one stage: all its copies act together.
-struct Activity {
-  GroupId group{};
-  StepGroup slot{};
-  std::vector<std::vector<int>> copies;  // ranks of each
-  LoadPattern pattern = LoadPattern::ring;
+RankGroups no_groups() {
+  RankGroups groups;
+  groups.fill(kNoGroup);
+  return groups;
+}
+
+std::size_t place_of(StepGroup slot) { return static_cast<std::size_t>(slot); }
+
+std::vector<LinkLoad> loads_of(const Cluster& cluster, const GroupFamily& family,
+                               std::size_t copy) {
+  if (family.latency_only) return {};
+  return group_load(cluster, family.copy(copy), family.pattern);
+}
+
+void load_group(Group& group, const GroupFacts& facts, LinkId link, double weight) {
+  const double in_switch =
+      facts.ranks > 1 ? 1 / bus_factor(CollectiveKind::all_reduce, facts.ranks) : 1;
+  group.loads[kRingPattern].push_back({link, weight});
+  group.loads[kInSwitchPattern].push_back({link, weight * in_switch});
+}
+
+/// Sum of hashes, whatever their order: what a link or a group is joined to. Unlike ones are taken
+/// for equal with a probability of their number squared / 2^128.
+struct Signature {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+  friend auto operator<=>(const Signature&, const Signature&) = default;
+
+  void add(std::uint32_t neighbour, double weight) {
+    const auto bits = std::bit_cast<std::uint64_t>(weight);
+    low += mixed(mixed(bits + 0x9e3779b97f4a7c15U) ^ neighbour);
+    high += mixed(mixed(bits ^ 0x8ebc6af09c88c6e3U) + neighbour);
+  }
+
+ private:
+  /// Source: Steele, Lea and Flood, OOPSLA 2014 (SplitMix64, variant 13 of Stafford).
+  static std::uint64_t mixed(std::uint64_t x) {
+    x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
+    x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
+    return x ^ (x >> 31U);
+  }
 };
 
-std::string_view name_of(StepGroup slot) {
-  switch (slot) {
-    case StepGroup::tensor: return "tensor";
-    case StepGroup::data: return "data";
-    case StepGroup::world: return "world";
-    case StepGroup::embedding: return "embedding";
-    case StepGroup::forward_next: return "forward";
-    case StepGroup::forward_previous: return "forward";
-    case StepGroup::backward_previous: return "backward";
-    case StepGroup::backward_next: return "backward";
-  }
-  return {};
-}
-
-std::vector<GpuId> gpus_of(const std::vector<int>& ranks) {
-  std::vector<GpuId> gpus;
-  gpus.reserve(ranks.size());
-  for (const int rank : ranks) gpus.push_back(static_cast<GpuId>(rank));
-  return gpus;
-}
-
-/// Distinct network cards that a group uses in one node, at most one per member.
-int cards_per_node(const System& system, const std::vector<int>& ranks) {
-  if (system.nics == 0) return 0;
-  const int per_node = system.gpus_per_node;
-  const int node = ranks.front() / per_node;
-  std::vector<int> cards;
-  for (const int rank : ranks) {
-    if (rank / per_node == node) cards.push_back(rank % per_node * system.nics / per_node);
-  }
-  std::sort(cards.begin(), cards.end());
-  return static_cast<int>(std::unique(cards.begin(), cards.end()) - cards.begin());
-}
-
-/// Switches on the way between the farthest members, one way.
-double switch_hops(LinkKind slowest) {
-  switch (slowest) {
-    case LinkKind::nvlink: return 0;
-    case LinkKind::pcie: return 0;
-    case LinkKind::nic: return 1;
-    case LinkKind::leaf_uplink: return 3;
-    case LinkKind::spine_uplink: return 5;
-  }
-  return 0;
-}
-
-GroupFacts facts_of(const Cluster& cluster, const std::vector<int>& ranks) {
-  const System& system = cluster.spec().system;
-  const std::vector<GpuId> gpus = gpus_of(ranks);
-  GroupFacts facts;
-  facts.shape = group_shape(cluster, gpus);
-  facts.ranks = static_cast<int>(ranks.size());
-  facts.slowest = slowest_tier(cluster, gpus);
-  facts.path.domain = system.node_link == NodeLink::pcie ? system.gpu.pcie : system.gpu.nvlink;
-  facts.path.network = static_cast<double>(cards_per_node(system, ranks)) * system.nic_bandwidth;
-  facts.path.network_hop = switch_hops(facts.slowest) * cluster.spec().fabric.hop_latency;
-  return facts;
-}
-
-/// Collects groups and their copies, then folds links.
-class Builder {
+/// One row per stage, family and class of links.
+class StageView {
  public:
-  Builder(const Cluster& cluster, const ParallelGrid& grid)
-      : cluster_(cluster), grid_(grid), pipelines_(process_groups(grid, GroupKind::pp)) {
-    stage_of_.resize(static_cast<std::size_t>(grid.world()));
-    for (const std::vector<int>& pipeline : pipelines_) {
-      for (std::size_t stage = 0; stage < pipeline.size(); ++stage) {
-        stage_of_[static_cast<std::size_t>(pipeline[stage])] = static_cast<int>(stage);
-      }
-    }
-    out_.by_stage.resize(static_cast<std::size_t>(grid.pp));
-    for (auto& slots : out_.by_stage) slots.fill(kNoGroup);
-  }
+  StageView(const Cluster& cluster, const ParallelGrid& grid)
+      : cluster_(cluster), grid_(grid), families_(group_families(grid)) {}
 
   Communicators build() && {
-    if (grid_.tp > 1) add_stage_groups(StepGroup::tensor, GroupKind::tp);
-    if (grid_.dp * grid_.cp > 1) add_stage_groups(StepGroup::data, GroupKind::dp_cp);
-    if (grid_.world() > 1) add_world();
-    if (grid_.pp > 1) {
-      add_embedding();
-      add_hops();
-    }
-    fold_links();
+    add_stages();
+    for (const GroupFamily& family : families_) add(family);
+    classify_links();
+    std::vector<std::vector<Entry>> entries = compare_copies();
+    write_links(entries);
     return std::move(out_);
   }
 
  private:
-  void add_stage_groups(StepGroup slot, GroupKind kind) {
-    std::vector<Activity> by_stage(static_cast<std::size_t>(grid_.pp));
-    for (std::vector<int>& ranks : process_groups(grid_, kind)) {
-      const int stage = stage_of_[static_cast<std::size_t>(ranks.front())];
-      by_stage[static_cast<std::size_t>(stage)].copies.push_back(std::move(ranks));
-    }
-    for (int stage = 0; stage < grid_.pp; ++stage) {
-      Activity& activity = by_stage[static_cast<std::size_t>(stage)];
-      activity.slot = slot;
-      const std::string name = std::string(name_of(slot)) + " stage " + std::to_string(stage);
-      const GroupId group = add(std::move(activity), name, {RankId{static_cast<unsigned>(stage)}});
-      place(stage, slot, group);
-    }
-  }
+  static constexpr std::uint32_t kUnused = 0xffffffffU;
 
-  /// Latency alone: nothing of size travels in it.
-  void add_world() {
-    std::vector<int> everyone(static_cast<std::size_t>(grid_.world()));
-    for (std::size_t i = 0; i < everyone.size(); ++i) everyone[i] = static_cast<int>(i);
-    Group group{.name = "world", .members = {}, .loads = {{}, {}}, .count = 1};
-    for (int stage = 0; stage < grid_.pp; ++stage) {
-      group.members.push_back(RankId{static_cast<unsigned>(stage)});
-      place(stage, StepGroup::world, GroupId{static_cast<unsigned>(out_.groups.size())});
-    }
-    out_.groups.push_back(std::move(group));
-    out_.facts.push_back(facts_of(cluster_, everyone));
-  }
-
-  void add_embedding() {
-    Activity activity{.group = {}, .slot = StepGroup::embedding, .copies = {}};
-    for (const std::vector<int>& pipeline : pipelines_) {
-      activity.copies.push_back({pipeline.front(), pipeline.back()});
-    }
-    const int last = grid_.pp - 1;
-    const GroupId group =
-        add(std::move(activity), "embedding", {RankId{0}, RankId{static_cast<unsigned>(last)}});
-    place(0, StepGroup::embedding, group);
-    place(last, StepGroup::embedding, group);
-  }
-
-  /// Between neighbouring stages both ways; the last stage sends to the first under interleaving.
-  void add_hops() {
-    for (int stage = 0; stage < grid_.pp; ++stage) {
-      const int next = (stage + 1) % grid_.pp;
-      add_hop(stage, next, StepGroup::forward_next, StepGroup::forward_previous);
-      add_hop(next, stage, StepGroup::backward_previous, StepGroup::backward_next);
-    }
-  }
-
-  void add_hop(int from, int to, StepGroup sender_slot, StepGroup receiver_slot) {
-    Activity activity{.group = {}, .slot = sender_slot, .copies = {}, .pattern = LoadPattern::pair};
-    for (const std::vector<int>& pipeline : pipelines_) {
-      activity.copies.push_back(
-          {pipeline[static_cast<std::size_t>(from)], pipeline[static_cast<std::size_t>(to)]});
-    }
-    const std::string name = std::string(name_of(sender_slot)) + " " + std::to_string(from) +
-                             " to " + std::to_string(to);
-    const GroupId group =
-        add(std::move(activity), name,
-            {RankId{static_cast<unsigned>(from)}, RankId{static_cast<unsigned>(to)}});
-    place(from, sender_slot, group);
-    place(to, receiver_slot, group);
-  }
-
-  GroupId add(Activity activity, std::string name, std::vector<RankId> members) {
-    FLOPCAST_CHECK(!activity.copies.empty(), "a stage has at least one group of each kind");
-    const GroupId id{static_cast<unsigned>(out_.groups.size())};
-    activity.group = id;
-    out_.groups.push_back({.name = std::move(name),
-                           .members = std::move(members),
-                           .loads = {{}, {}},
-                           .count = activity.copies.size()});
-    out_.facts.push_back(facts_of(cluster_, activity.copies.front()));
-    for (const LinkLoad& load :
-         group_load(cluster_, gpus_of(activity.copies.front()), activity.pattern)) {
-      const double relative = load.weight / cluster_.links()[index_of(load.link)].capacity.value;
-      out_.facts.back().heaviest_alone = std::max(out_.facts.back().heaviest_alone, relative);
-    }
-    activities_.push_back(std::move(activity));
-    return id;
-  }
-
-  void place(int stage, StepGroup slot, GroupId group) {
-    out_.by_stage[static_cast<std::size_t>(stage)][static_cast<std::size_t>(slot)] = group;
-  }
-
-  /// Load of one activity on one link of the cluster.
+  /// Load of one family on one link of the cluster.
   struct Entry {
-    std::uint32_t activity;
+    std::uint32_t family;
     double weight;
     auto operator<=>(const Entry&) const = default;
   };
 
-  std::vector<std::vector<Entry>> loads_by_link() const {
-    std::vector<std::vector<Entry>> by_link(cluster_.links().size());
-    for (std::uint32_t a = 0; a < activities_.size(); ++a) {
-      for (const std::vector<int>& copy : activities_[a].copies) {
-        for (const LinkLoad& load : group_load(cluster_, gpus_of(copy), activities_[a].pattern)) {
-          std::vector<Entry>& entries = by_link[index_of(load.link)];
-          if (!entries.empty() && entries.back().activity == a) {
-            entries.back().weight += load.weight;
-          } else {
-            entries.push_back({a, load.weight});
-          }
+  void add_stages() {
+    const auto stages = static_cast<std::size_t>(grid_.pp);
+    for (std::size_t stage = 0; stage < stages; ++stage) {
+      out_.roles.push_back({.stage = static_cast<int>(stage), .groups = no_groups()});
+      out_.ranks.push_back(
+          {.role = static_cast<std::uint32_t>(stage), .groups = no_groups(), .count = 0});
+    }
+    const std::vector<int> stage_of = stage_of_ranks(grid_);
+    for (std::size_t rank = 0; rank < stage_of.size(); ++rank) {
+      RankRow& row = out_.ranks[static_cast<std::size_t>(stage_of[rank])];
+      const double speed = cluster_.speed_of(static_cast<GpuId>(rank));
+      if (row.count > 0 && row.speed != speed) out_.alike = false;
+      row.speed = row.count > 0 ? std::min(row.speed, speed) : speed;
+      ++row.count;
+    }
+  }
+
+  void add(const GroupFamily& family) {
+    FLOPCAST_CHECK(family.copies() > 0, "a stage has at least one group of each kind");
+    const GroupId id{static_cast<unsigned>(out_.groups.size())};
+    Group group{.name = family.name, .members = {}, .loads = {{}, {}}, .count = family.copies()};
+    for (std::size_t i = 0; i < family.stages.size(); ++i) {
+      const auto stage = static_cast<std::size_t>(family.stages[i]);
+      group.members.push_back(RankId{static_cast<unsigned>(stage)});
+      const std::size_t place = place_of(family.slot_of(i));
+      out_.roles[stage].groups[place] = out_.ranks[stage].groups[place] = id;
+    }
+    out_.groups.push_back(std::move(group));
+    out_.facts.push_back(group_facts(cluster_, family.copy(0), loads_of(cluster_, family, 0)));
+  }
+
+  /// Links with equal loads and capacity get one class.
+  void classify_links() {
+    std::vector<Signature> signatures(cluster_.links().size());
+    for (std::uint32_t f = 0; f < families_.size(); ++f) {
+      for (std::size_t copy = 0; copy < families_[f].copies(); ++copy) {
+        for (const LinkLoad& load : loads_of(cluster_, families_[f], copy)) {
+          signatures[index_of(load.link)].add(f, load.weight);
         }
       }
     }
-    return by_link;
+    std::map<std::tuple<LinkKind, double, Signature>, std::uint32_t> classes;
+    class_of_.assign(signatures.size(), kUnused);
+    for (std::uint32_t i = 0; i < signatures.size(); ++i) {
+      if (signatures[i] == Signature{}) continue;
+      const ClusterLink& link = cluster_.links()[i];
+      const auto [entry, is_new] =
+          classes.try_emplace({link.kind, link.capacity.value, signatures[i]},
+                              static_cast<std::uint32_t>(first_links_.size()));
+      class_of_[i] = entry->second;
+      if (is_new) {
+        first_links_.push_back(i);
+        counts_.push_back(0);
+      }
+      ++counts_[entry->second];
+    }
   }
 
-  void fold_links() {
-    using Signature = std::tuple<LinkKind, double, std::vector<Entry>>;
-    std::map<Signature, std::uint64_t> classes;
-    std::map<Signature, std::uint32_t> first_link;
-    std::vector<std::vector<Entry>> by_link = loads_by_link();
-    for (std::uint32_t i = 0; i < by_link.size(); ++i) {
-      if (by_link[i].empty()) continue;
-      const ClusterLink& link = cluster_.links()[i];
-      Signature signature{link.kind, link.capacity.value, std::move(by_link[i])};
-      first_link.emplace(signature, i);
-      ++classes[std::move(signature)];
-    }
-    for (const auto& [signature, count] : classes) {
-      const LinkId row{static_cast<unsigned>(out_.links.size())};
-      const LinkId shown{first_link.at(signature)};
-      const BytesPerSecond capacity = cluster_.links()[index_of(shown)].capacity;
-      out_.links.push_back({.name = cluster_.name_of(shown), .capacity = capacity, .count = count});
-      for (const Entry& entry : std::get<2>(signature)) {
-        load_group(activities_[entry.activity].group, row, entry.weight);
+  /// Whether all copies lie as the first one does. On the way: the loads of the first link of each
+  /// class.
+  std::vector<std::vector<Entry>> compare_copies() {
+    std::vector<std::vector<Entry>> entries(first_links_.size());
+    for (std::uint32_t f = 0; f < families_.size(); ++f) {
+      const GroupFamily& family = families_[f];
+      Signature expected;
+      for (std::size_t copy = 0; copy < family.copies(); ++copy) {
+        const std::vector<LinkLoad> loads = loads_of(cluster_, family, copy);
+        Signature found;
+        for (const LinkLoad& load : loads) {
+          const std::uint32_t row = class_of_[index_of(load.link)];
+          found.add(row, load.weight);
+          if (first_links_[row] != index_of(load.link)) continue;
+          std::vector<Entry>& list = entries[row];
+          if (list.empty() || list.back().family != f) list.push_back({f, 0});
+          list.back().weight += load.weight;
+        }
+        if (copy == 0) expected = found;
+        if (copy == 0 || !out_.alike) continue;
+        out_.alike =
+            found == expected && group_facts(cluster_, family.copy(copy), loads) == out_.facts[f];
       }
     }
+    return entries;
   }
 
-  void load_group(GroupId id, LinkId link, double weight) {
-    Group& group = out_.groups[index_of(id)];
-    const int ranks = out_.facts[index_of(id)].ranks;
-    const double in_switch = ranks > 1 ? 1 / bus_factor(CollectiveKind::all_reduce, ranks) : 1;
-    group.loads[kRingPattern].push_back({link, weight});
-    group.loads[kInSwitchPattern].push_back({link, weight * in_switch});
+  void write_links(std::vector<std::vector<Entry>>& entries) {
+    using Key = std::tuple<LinkKind, double, std::vector<Entry>>;
+    struct Row {
+      std::uint32_t first_link = kUnused;
+      std::uint64_t count = 0;
+    };
+    std::map<Key, Row> rows;  // classes that differ only in how their sums come about are one
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      const ClusterLink& link = cluster_.links()[first_links_[i]];
+      Row& row = rows[{link.kind, link.capacity.value, std::move(entries[i])}];
+      row.first_link = std::min(row.first_link, first_links_[i]);
+      row.count += counts_[i];
+    }
+    for (const auto& [key, row] : rows) {
+      const LinkId id{static_cast<unsigned>(out_.links.size())};
+      out_.links.push_back({.name = cluster_.name_of(LinkId{row.first_link}),
+                            .capacity = {std::get<1>(key)},
+                            .count = row.count});
+      for (const Entry& entry : std::get<2>(key)) {
+        load_group(out_.groups[entry.family], out_.facts[entry.family], id, entry.weight);
+      }
+    }
   }
 
   const Cluster& cluster_;
   const ParallelGrid& grid_;
-  std::vector<std::vector<int>> pipelines_;
-  std::vector<int> stage_of_;  // by rank
-  std::vector<Activity> activities_;
+  std::vector<GroupFamily> families_;       // in the order of groups
+  std::vector<std::uint32_t> class_of_;     // by LinkId of the cluster; kUnused without load
+  std::vector<std::uint32_t> first_links_;  // by class
+  std::vector<std::uint64_t> counts_;       // by class
+  Communicators out_;
+};
+
+/// Every rank, communicator and link.
+class RankView {
+ public:
+  RankView(const Cluster& cluster, const ParallelGrid& grid) : cluster_(cluster), grid_(grid) {}
+
+  Communicators build() && {
+    const auto world = static_cast<std::size_t>(grid_.world());
+    like_.resize(world, no_groups());
+    for (std::size_t rank = 0; rank < world; ++rank) {
+      out_.ranks.push_back(
+          {.groups = no_groups(), .speed = cluster_.speed_of(static_cast<GpuId>(rank))});
+    }
+    for (const GroupFamily& family : group_families(grid_)) {
+      for (std::size_t copy = 0; copy < family.copies(); ++copy) add(family, copy);
+    }
+    for (std::uint32_t i = 0; i < cluster_.links().size(); ++i) {
+      out_.links.push_back(
+          {.name = cluster_.name_of(LinkId{i}), .capacity = cluster_.links()[i].capacity});
+    }
+    find_roles();
+    return std::move(out_);
+  }
+
+ private:
+  void add(const GroupFamily& family, std::size_t copy) {
+    const GroupId id{static_cast<unsigned>(out_.groups.size())};
+    const std::span<const GpuId> gpus = family.copy(copy);
+    const std::vector<LinkLoad> loads = loads_of(cluster_, family, copy);
+    const GroupFacts facts = group_facts(cluster_, gpus, loads);
+    const GroupId like = first_alike_.try_emplace(facts, id).first->second;
+    Group group{.name = family.name, .members = {}, .loads = {{}, {}}};
+    group.name.append(", rank ").append(std::to_string(index_of(gpus.front())));
+    group.members.reserve(gpus.size());
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+      const std::uint32_t rank = index_of(gpus[i]);
+      const std::size_t place = place_of(family.slot_of(i));
+      group.members.push_back(RankId{rank});
+      out_.ranks[rank].groups[place] = id;
+      like_[rank][place] = like;
+    }
+    for (const LinkLoad& load : loads) load_group(group, facts, load.link, load.weight);
+    out_.groups.push_back(std::move(group));
+    out_.facts.push_back(facts);
+  }
+
+  void find_roles() {
+    const std::vector<int> stage_of = stage_of_ranks(grid_);
+    std::map<std::pair<int, RankGroups>, std::uint32_t> roles;
+    for (std::size_t rank = 0; rank < out_.ranks.size(); ++rank) {
+      const auto next = static_cast<std::uint32_t>(out_.roles.size());
+      const auto [entry, is_new] = roles.try_emplace({stage_of[rank], like_[rank]}, next);
+      if (is_new) out_.roles.push_back({.stage = stage_of[rank], .groups = like_[rank]});
+      out_.ranks[rank].role = entry->second;
+    }
+  }
+
+  const Cluster& cluster_;
+  const ParallelGrid& grid_;
+  std::map<GroupFacts, GroupId> first_alike_;
+  std::vector<RankGroups> like_;  // by rank: the first groups with the facts of its own
   Communicators out_;
 };
 
 }  // namespace
 
-Communicators build_communicators(const Cluster& cluster, const ParallelGrid& grid) {
-  return Builder(cluster, grid).build();
+Communicators build_communicators(const Cluster& cluster, const ParallelGrid& grid, Ranks ranks) {
+  switch (ranks) {
+    case Ranks::by_stage: return StageView(cluster, grid).build();
+    case Ranks::all: return RankView(cluster, grid).build();
+  }
+  return {};
 }
 
 }  // namespace flopcast

@@ -1,60 +1,63 @@
 #pragma once
 
-// The communicators of a training step and the links they load.
+// The communicators of a training step and the links they load, as rows of the engine, in one of
+// two views.
 //
-// All ranks of one pipeline stage do the same at the same time, so that one rank stands for a stage
-// and one communicator for all equal ones beside it. What they do together to the machine is kept
-// exactly: the loads of all communicators of a kind and stage are summed on every link of the
-// cluster, and links with equal loads and capacity become one row. A ring whose hops differ (some
-// cross the spine, others stay under a leaf) loads several rows, and the fullest decides its rate.
+//   by_stage  one row of ranks stands for a pipeline stage and one communicator for all equal ones
+//             beside it. The loads of all of them are summed on every link of the cluster, and
+//             links with equal loads and capacity become one row. A ring whose hops differ (some
+//             cross the spine, others stay under a leaf) loads several rows, and the fullest
+//             decides its rate.
+//   all       every rank, communicator and link of the cluster is a row: what fold() needs.
+//
+// Ranks of a stage do the same at the same time where their communicators lie alike: each copy puts
+// the same loads on links of the same classes, and each link of a class carries the same loads.
+// Then stages, families and classes of links are an equitable partition (sim/fold.h), by_stage is
+// exact and says so (`alike`). Where not, by_stage takes the first copy and the slowest GPU for
+// all.
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
-#include "calibration/profile.h"
+#include "models/group_families.h"
 #include "models/layout.h"
 #include "sim/workload.h"
 #include "topology/cluster.h"
-#include "topology/group_load.h"
 
 namespace flopcast {
 
-/// Communicators of one rank, in the order of Op::slot.
-enum class StepGroup : std::uint16_t {
-  tensor,
-  data,               // data and context parallel together: gradients and parameters
-  world,              // gradient norm
-  embedding,          // first and last stage
-  forward_next,       // this stage to the next
-  forward_previous,   // the previous stage to this
-  backward_previous,  // this stage to the previous
-  backward_next,      // the next stage to this
-};
-inline constexpr std::size_t kStepGroups = 8;
-
-/// How one communicator lies on the machine.
-struct GroupFacts {
-  GroupShape shape;  // the fullest domain counts: 3 ranks on 2 nodes are 2 x 2
-  int ranks = 1;
-  NetworkPath path;
-  LinkKind slowest = LinkKind::nvlink;
-  double heaviest_alone = 0;  // largest weight per capacity of its own load, s per byte
-};
+enum class Ranks : std::uint8_t { by_stage, all };
 
 /// Load lists of a group: as a ring (or pair) of point-to-point sends, and as a reduction in the
 /// switch, where a rank sends the buffer once instead of 2(n-1)/n times.
 inline constexpr std::uint8_t kRingPattern = 0;
 inline constexpr std::uint8_t kInSwitchPattern = 1;
 
+using RankGroups = std::array<GroupId, kStepGroups>;  // by StepGroup
+
+/// What ranks have in common that run one program: the stage, and how their groups lie.
+struct RankRole {
+  int stage = 0;
+  RankGroups groups{};  // one of each slot; the others' have the same facts
+};
+
+struct RankRow {
+  std::uint32_t role = 0;
+  RankGroups groups{};
+  double speed = 1;
+  std::uint64_t count = 1;
+};
+
 struct Communicators {
   std::vector<Group> groups;
   std::vector<Link> links;
-  std::vector<GroupFacts> facts;                           // by GroupId
-  std::vector<std::array<GroupId, kStepGroups>> by_stage;  // by pipeline rank
+  std::vector<GroupFacts> facts;  // by GroupId
+  std::vector<RankRole> roles;    // by_stage: one per stage, in order
+  std::vector<RankRow> ranks;     // by RankId: of stage p, or rank r
+  bool alike = true;              // the ranks of every row do the same at the same time
 };
 
-/// One row of ranks per pipeline rank: RankId p stands for all ranks of pipeline rank p.
-Communicators build_communicators(const Cluster& cluster, const ParallelGrid& grid);
+Communicators build_communicators(const Cluster& cluster, const ParallelGrid& grid, Ranks ranks);
 
 }  // namespace flopcast

@@ -6,6 +6,7 @@
 #include "models/parameters.h"
 #include "models/pipeline_schedule.h"
 #include "models/stage_program.h"
+#include "sim/fold.h"
 
 namespace flopcast {
 
@@ -14,6 +15,37 @@ namespace {
 bool can_lower(ScheduleKind kind) {
   return kind == ScheduleKind::gpipe || kind == ScheduleKind::one_f_one_b ||
          kind == ScheduleKind::interleaved;
+}
+
+std::vector<std::uint64_t> ranks_by_role(const Communicators& communicators) {
+  std::vector<std::uint64_t> ranks(communicators.roles.size());
+  for (const RankRow& row : communicators.ranks) ranks[row.role] += row.count;
+  return ranks;
+}
+
+std::array<GroupFacts, kStepGroups> facts_of(const Communicators& communicators,
+                                             const RankRole& role) {
+  std::array<GroupFacts, kStepGroups> facts;
+  for (std::size_t slot = 0; slot < kStepGroups; ++slot) {
+    const GroupId group = role.groups[slot];
+    if (group != kNoGroup) facts[slot] = communicators.facts[index_of(group)];
+  }
+  return facts;
+}
+
+std::vector<Rank> rank_rows(const Communicators& communicators, Ranks ranks) {
+  std::vector<Rank> rows;
+  rows.reserve(communicators.ranks.size());
+  for (const RankRow& row : communicators.ranks) {
+    std::string name = "pipeline rank " + std::to_string(communicators.roles[row.role].stage);
+    if (ranks == Ranks::all) name += ", rank " + std::to_string(rows.size());
+    rows.push_back({.name = std::move(name),
+                    .program = ProgramId{row.role},
+                    .speed = row.speed,
+                    .groups = {row.groups.begin(), row.groups.end()},
+                    .count = row.count});
+  }
+  return rows;
 }
 
 }  // namespace
@@ -36,10 +68,10 @@ std::optional<std::string> lowering_gap(const Job& job) {
   return std::nullopt;
 }
 
-Plan lower(const Job& job, const Cluster& cluster, const Profile& profile) {
+Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks ranks) {
   const Layout& layout = job.layout;
   Plan plan;
-  Communicators communicators = build_communicators(cluster, layout.grid);
+  Communicators communicators = build_communicators(cluster, layout.grid, ranks);
   plan.padded_vocab =
       padded_vocab(job.model.vocab, job.training.framework.vocab_divisor, layout.grid.tp);
   plan.stages = split_layers(job.model, layout);
@@ -49,35 +81,36 @@ Plan lower(const Job& job, const Cluster& cluster, const Profile& profile) {
       .chunks = layout.vpp,
       .group = layout.micro_batch_group};
   const StageInputs inputs{.job = job,
-                           .communicators = communicators,
                            .padded_vocab = plan.padded_vocab,
                            .stages = plan.stages,
                            .schedule = pipeline_schedule(layout.schedule, shape)};
 
   CostTables tables(profile, communicators);
   Workload& workload = plan.workload;
-  const auto replicas = static_cast<std::uint64_t>(layout.grid.world() / layout.grid.pp);
-  for (int rank = 0; rank < layout.grid.pp; ++rank) {
-    StageProgram stage = stage_program(inputs, rank, tables);
-    const auto& slots = communicators.by_stage[static_cast<std::size_t>(rank)];
+  const std::vector<std::uint64_t> ranks_of = ranks_by_role(communicators);
+  for (const RankRole& role : communicators.roles) {
+    StageProgram stage = stage_program(inputs, role, tables);
+    const auto replicas = static_cast<double>(ranks_of[workload.programs.size()]);
+    plan.executed += replicas * stage.executed;
+    plan.recomputed += replicas * stage.recomputed;
+    plan.stage_of.push_back(role.stage);
+    plan.facts.push_back(facts_of(communicators, role));
     workload.programs.push_back(std::move(stage.program));
-    workload.ranks.push_back({.name = "pipeline rank " + std::to_string(rank),
-                              .program = ProgramId{static_cast<std::uint32_t>(rank)},
-                              .speed = 1,
-                              .groups = {slots.begin(), slots.end()},
-                              .count = replicas});
-    plan.executed += static_cast<double>(replicas) * stage.executed;
-    plan.recomputed += static_cast<double>(replicas) * stage.recomputed;
   }
   plan.evidence = tables.evidence();
   std::move(tables).finish(workload);
-  plan.facts = communicators.facts;
-  plan.groups = communicators.by_stage;
+  plan.alike = communicators.alike;
+  workload.ranks = rank_rows(communicators, ranks);
   workload.groups = std::move(communicators.groups);
   workload.links = std::move(communicators.links);
   workload.stream_names.assign(kStepStreamNames.begin(), kStepStreamNames.end());
   workload.category_names.assign(kStepCategoryNames.begin(), kStepCategoryNames.end());
   workload.pool_names.assign(kMemoryPoolNames.begin(), kMemoryPoolNames.end());
+  return plan;
+}
+
+Plan folded(Plan plan) {
+  plan.workload = fold(std::move(plan.workload)).workload;
   return plan;
 }
 

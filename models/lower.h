@@ -19,10 +19,12 @@
 namespace flopcast {
 
 struct Plan {
-  Workload workload;              // rank row p stands for all ranks of pipeline rank p
-  std::vector<GroupFacts> facts;  // by GroupId of the workload
-  std::vector<std::array<GroupId, kStepGroups>> groups;  // by pipeline rank
-  std::vector<StageContent> stages;                      // by global stage
+  Workload workload;  // by stage: rank row p stands for all ranks of pipeline rank p
+  bool alike =
+      true;  // the ranks of every row do the same at the same time: nothing is approximated
+  std::vector<int> stage_of;  // pipeline rank, by ProgramId; each has sends and receives of its own
+  std::vector<std::array<GroupFacts, kStepGroups>> facts;  // by ProgramId; of groups it has
+  std::vector<StageContent> stages;                        // by global stage
   std::int64_t padded_vocab = 0;
   Flops executed;                                            // of the whole job in one step
   Flops recomputed;                                          // the part of it that is recompute
@@ -33,6 +35,10 @@ struct Plan {
 std::optional<std::string> lowering_gap(const Job& job);
 
 /// The job must be legal (layout_violations) and without gap.
-Plan lower(const Job& job, const Cluster& cluster, const Profile& profile);
+Plan lower(const Job& job, const Cluster& cluster, const Profile& profile,
+           Ranks ranks = Ranks::by_stage);
+
+/// One row for each class of ranks, groups and links (sim/fold.h).
+Plan folded(Plan plan);
 
 }  // namespace flopcast

@@ -27,7 +27,7 @@ constexpr std::uint16_t slot_of(StepGroup group) { return static_cast<std::uint1
 /// Appends one rank's step, part by part.
 class StageBuilder {
  public:
-  StageBuilder(const StageInputs& inputs, int rank, CostTables& tables);
+  StageBuilder(const StageInputs& inputs, const RankRole& role, CostTables& tables);
 
   StageProgram build() &&;
 
@@ -64,10 +64,7 @@ class StageBuilder {
   /// ZeRO-2: a chunk's gradients exist from its first backward pass to their reduction.
   bool gradients_sharded() const { return inputs_.job.layout.zero >= 2 && sharded(); }
   double shards() const { return sharded() ? static_cast<double>(grid().dp * grid().cp) : 1; }
-  GroupId group(StepGroup slot) const {
-    return inputs_.communicators
-        .by_stage[static_cast<std::size_t>(rank_)][static_cast<std::size_t>(slot)];
-  }
+  GroupId group(StepGroup slot) const { return role_.groups[static_cast<std::size_t>(slot)]; }
   std::uint32_t tag(const ScheduleOp& op, int receiving_stage) const {
     const auto stages = static_cast<std::uint32_t>(last_stage() + 1);
     return static_cast<std::uint32_t>(op.micro_batch) * stages +
@@ -95,7 +92,8 @@ class StageBuilder {
   };
 
   const StageInputs& inputs_;
-  int rank_;
+  const RankRole& role_;
+  int rank_;  // pipeline rank
   CostTables& tables_;
   OperatorContext context_;
   GroupId data_group_;
@@ -110,9 +108,10 @@ class StageBuilder {
   StageProgram out_;
 };
 
-StageBuilder::StageBuilder(const StageInputs& inputs, int rank, CostTables& tables)
+StageBuilder::StageBuilder(const StageInputs& inputs, const RankRole& role, CostTables& tables)
     : inputs_(inputs),
-      rank_(rank),
+      role_(role),
+      rank_(role.stage),
       tables_(tables),
       context_{inputs.job.model, inputs.job.layout, inputs.job.training, inputs.padded_vocab},
       data_group_(group(StepGroup::data)),
@@ -122,7 +121,7 @@ StageBuilder::StageBuilder(const StageInputs& inputs, int rank, CostTables& tabl
   for (std::size_t c = 0; c < count; ++c) {
     const int chunk = static_cast<int>(c);
     const StageContent& content = inputs.stages[static_cast<std::size_t>(stage_of(chunk))];
-    chunks_.push_back(build_chunk(context_, content, chunk, rank, groups, tables));
+    chunks_.push_back(build_chunk(context_, content, chunk, rank_, groups, tables));
     parameters_ += chunks_.back().parameters;
   }
   reduced_.assign(count, 0);
@@ -131,7 +130,7 @@ StageBuilder::StageBuilder(const StageInputs& inputs, int rank, CostTables& tabl
   gathers_.resize(count);
   awaited_.assign(count, 0);
   std::size_t backward = 0;
-  for (const ScheduleOp& op : inputs.schedule[static_cast<std::size_t>(rank)]) {
+  for (const ScheduleOp& op : inputs.schedule[static_cast<std::size_t>(rank_)]) {
     if (op.pass == Pass::backward) last_backward_[static_cast<std::size_t>(op.chunk)] = backward++;
   }
 }
@@ -409,8 +408,8 @@ void StageBuilder::optimize() {
 
 }  // namespace
 
-StageProgram stage_program(const StageInputs& inputs, int pipeline_rank, CostTables& tables) {
-  return StageBuilder(inputs, pipeline_rank, tables).build();
+StageProgram stage_program(const StageInputs& inputs, const RankRole& role, CostTables& tables) {
+  return StageBuilder(inputs, role, tables).build();
 }
 
 }  // namespace flopcast

@@ -23,7 +23,6 @@ namespace flopcast {
 /// What all stages of a job have in common.
 struct StageInputs {
   const Job& job;
-  const Communicators& communicators;
   std::int64_t padded_vocab = 0;
   std::vector<StageContent> stages;               // by global stage
   std::vector<std::vector<ScheduleOp>> schedule;  // by pipeline rank
@@ -36,6 +35,7 @@ struct StageProgram {
   std::int64_t parameters = 0;  // elements on one rank
 };
 
-StageProgram stage_program(const StageInputs& inputs, int pipeline_rank, CostTables& tables);
+/// Of the ranks of one role among the communicators.
+StageProgram stage_program(const StageInputs& inputs, const RankRole& role, CostTables& tables);
 
 }  // namespace flopcast

@@ -103,10 +103,9 @@ std::vector<TimeShare> breakdown(const Plan& plan, const Means& means) {
 /// The slowest communicator of a kind over all stages.
 const GroupFacts* facts_of(const Plan& plan, StepGroup slot) {
   const GroupFacts* slowest = nullptr;
-  for (const auto& slots : plan.groups) {
-    const GroupId group = slots[static_cast<std::size_t>(slot)];
-    if (group == kNoGroup) continue;
-    const GroupFacts& facts = plan.facts[index_of(group)];
+  for (const auto& slots : plan.facts) {
+    const GroupFacts& facts = slots[static_cast<std::size_t>(slot)];
+    if (facts.ranks == 1) continue;  // no such group
     if (slowest == nullptr || facts.slowest > slowest->slowest) slowest = &facts;
   }
   return slowest;
@@ -159,29 +158,31 @@ std::vector<CommunicationShare> communication(const Plan& plan, const Means& mea
   return shares;
 }
 
-StageMemory stage_memory(const Plan& plan, const Result& result, std::size_t row) {
-  const MemoryPeak& peak = result.ranks[row].memory;
+StageMemory stage_memory(const MemoryPeak& peak, int stage) {
   const auto pool = [&peak](MemoryPool p) {
     return bytes(static_cast<double>(peak.by_pool[static_cast<std::size_t>(p)]));
   };
   const Bytes activations = pool(MemoryPool::activations);
-  StageMemory memory{.stage = static_cast<int>(row),
-                     .layers = 0,
-                     .parameters = pool(MemoryPool::parameters),
-                     .gradients = pool(MemoryPool::gradients),
-                     .optimizer = pool(MemoryPool::optimizer),
-                     .activations = activations,
-                     .buffers = pool(MemoryPool::buffers),
-                     .margin = kContextMargin + kFragmentation * activations};
-  for (std::size_t s = row; s < plan.stages.size(); s += result.ranks.size()) {
-    memory.layers += plan.stages[s].layers;
-  }
-  return memory;
+  return {.stage = stage,
+          .layers = 0,
+          .parameters = pool(MemoryPool::parameters),
+          .gradients = pool(MemoryPool::gradients),
+          .optimizer = pool(MemoryPool::optimizer),
+          .activations = activations,
+          .buffers = pool(MemoryPool::buffers),
+          .margin = kContextMargin + kFragmentation * activations};
 }
 
-void fill_memory(StepReport& report, const Plan& plan, const Result& result) {
+void fill_memory(StepReport& report, const Plan& plan, const Result& result, int stages) {
+  report.memory.resize(static_cast<std::size_t>(stages));
   for (std::size_t row = 0; row < result.ranks.size(); ++row) {
-    report.memory.push_back(stage_memory(plan, result, row));
+    const int stage = plan.stage_of[index_of(plan.workload.ranks[row].program)];
+    const StageMemory memory = stage_memory(result.ranks[row].memory, stage);
+    StageMemory& fullest = report.memory[static_cast<std::size_t>(stage)];
+    if (memory.reserved() > fullest.reserved()) fullest = memory;
+  }
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    report.memory[s % report.memory.size()].layers += plan.stages[s].layers;
   }
   const auto fullest = std::ranges::max_element(
       report.memory,
@@ -219,7 +220,7 @@ StepReport step_report(const Job& job, const Cluster& cluster, const Plan& plan,
   report.breakdown = breakdown(plan, means);
   report.communication = communication(plan, means);
   report.device_memory = gpu.memory;
-  fill_memory(report, plan, result);
+  fill_memory(report, plan, result, job.layout.grid.pp);
 
   report.simulated_ranks = result.ranks.size();
   for (const Rank& rank : plan.workload.ranks) report.represented_ranks += rank.count;

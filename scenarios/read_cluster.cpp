@@ -149,6 +149,8 @@ ClusterSpec read_cluster(const Node& node, Catalogue& catalogue) {
   read_size(node, spec);
   spec.fabric = read_fabric(node.find("fabric"));
   if (const auto problem = problem_of(spec)) node.fail(*problem);
+  read_slow(node.find("slow"), spec);
+  read_degraded(node.find("degraded"), spec);
   return spec;
 }
 

@@ -21,6 +21,9 @@ System read_system(const Node& node, Catalogue& catalogue);
 Transformer read_model(const Node& node, Catalogue& catalogue);
 
 ClusterSpec read_cluster(const Node& node, Catalogue& catalogue);
+/// "cluster.slow" and "cluster.degraded", once size and fabric are read.
+void read_slow(const std::optional<Node>& node, ClusterSpec& spec);
+void read_degraded(const std::optional<Node>& node, ClusterSpec& spec);
 
 /// "parallel" may be missing. dp "auto" takes the GPUs that tp, cp and pp leave.
 Layout read_parallel(const std::optional<Node>& node, int gpus);

@@ -22,6 +22,7 @@ struct RunOptions {
   std::optional<std::string> output;
   std::optional<std::string> trace;
   std::optional<std::string> convention;
+  std::string fold = "auto";
 };
 
 FlopConvention read_convention(std::string_view name) {
@@ -34,16 +35,23 @@ FlopConvention read_convention(std::string_view name) {
   return read_choice<FlopConvention>("--convention", name, kConventions);
 }
 
-StepReport run_scenario(const Scenario& scenario, const std::optional<std::string>& trace) {
-  if (!trace) return forecast(scenario).report;
+FoldMode read_fold(std::string_view name) {
+  constexpr Choice<FoldMode> kModes[] = {{"auto", FoldMode::automatic}, {"off", FoldMode::off}};
+  return read_choice<FoldMode>("--fold", name, kModes);
+}
+
+StepReport run_scenario(const Scenario& scenario, const std::optional<std::string>& trace,
+                        FoldMode fold) {
+  if (!trace) return forecast(scenario, nullptr, fold).report;
   TimelineBuffer timeline;
-  Forecast result = forecast(scenario, &timeline);
+  Forecast result = forecast(scenario, &timeline, fold);
   write_chrome_trace(*trace, result.workload, timeline);
   return std::move(result.report);
 }
 
 ExitCode run_all(const RunOptions& options) {
   const ReportFormat format = read_report_format(options.format);
+  const FoldMode fold = read_fold(options.fold);
   std::optional<FlopConvention> convention;
   if (options.convention) convention = read_convention(*options.convention);
   if (options.trace && options.scenarios.files.size() > 1) {
@@ -51,7 +59,7 @@ ExitCode run_all(const RunOptions& options) {
   }
   std::vector<Answer> answers;
   for (Scenario& scenario : read_scenarios(options.scenarios)) {
-    StepReport report = run_scenario(scenario, options.trace);
+    StepReport report = run_scenario(scenario, options.trace, fold);
     answers.push_back(answer(std::move(scenario), std::move(report), convention));
   }
   const bool colour = !options.output && terminal_shows_colour();
@@ -72,6 +80,9 @@ Verb add_run_verb(CLI::App& app) {
       ->type_name("FILE");
   verb->add_option("--convention", options->convention,
                    "How model FLOPs are counted: megatron, megatron_full, palm or six_n");
+  verb->add_option("--fold", options->fold,
+                   "auto: run one of all ranks that do the same; off: run every rank")
+      ->capture_default_str();
   return {verb, [options] { return run_all(*options); }};
 }
 

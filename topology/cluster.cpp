@@ -2,6 +2,7 @@
 
 #include "sim/check.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -62,12 +63,52 @@ std::optional<std::string> problem_of_network(const ClusterSpec& spec) {
   return std::nullopt;
 }
 
+std::optional<std::string> problem_of_places(const ClusterSpec& spec) {
+  const int gpus = spec.nodes * spec.system.gpus_per_node;
+  const auto within = [](int first, int last, int count) {
+    return 0 <= first && first <= last && last < count;
+  };
+  const auto is_part = [](double part) { return part > 0 && part <= 1; };
+  for (const SlowGpus& slow : spec.slow) {
+    if (!within(slow.first, slow.last, gpus)) {
+      return fmt::format("there is no slow GPU {}: GPUs are 0 to {}", slow.last, gpus - 1);
+    }
+    if (!is_part(slow.speed)) return fmt::format("speed {} is not in (0, 1]", slow.speed);
+  }
+  for (const DegradedLinks& links : spec.degraded) {
+    const int places = count_of_places(spec, links.kind);
+    if (places == 0) {
+      return fmt::format("the cluster has no {} links to degrade", to_text(links.kind));
+    }
+    if (!within(links.first, links.last, places)) {
+      return fmt::format("there is no {} {}: they are 0 to {}", to_text(links.kind), links.last,
+                         places - 1);
+    }
+    if (!is_part(links.factor)) return fmt::format("factor {} is not in (0, 1]", links.factor);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+int count_of_places(const ClusterSpec& spec, LinkKind kind) {
+  const int gpus = spec.nodes * spec.system.gpus_per_node;
+  const FabricPlan plan = plan_fabric(spec.system, spec.nodes, spec.fabric);
+  switch (kind) {
+    case LinkKind::nvlink: return has_domain_switches(spec.system) ? gpus : 0;
+    case LinkKind::pcie: return 0;
+    case LinkKind::nic: return plan.nics_per_node > 0 ? gpus : 0;
+    case LinkKind::leaf_uplink: return plan.spine_groups > 0 ? plan.leaves() : 0;
+    case LinkKind::spine_uplink: return 0;
+  }
+  return 0;
+}
 
 std::optional<std::string> problem_of(const ClusterSpec& spec) {
   if (spec.nodes < 1) return fmt::format("nodes {} is less than 1", spec.nodes);
   if (auto problem = problem_of_node(spec.system)) return problem;
-  return problem_of_network(spec);
+  if (auto problem = problem_of_network(spec)) return problem;
+  return problem_of_places(spec);
 }
 
 Cluster::Cluster(ClusterSpec spec)
@@ -81,6 +122,11 @@ Cluster::Cluster(ClusterSpec spec)
   add_devices();
   add_node_links();
   add_fabric_links();
+  for (const DegradedLinks& links : spec_.degraded) degrade(links);
+  for (const auto& [link, condition] : conditions_) {
+    ClusterLink& row = links_[index_of(link)];
+    row.capacity = condition * row.capacity;
+  }
 }
 
 Cluster::Place Cluster::find_place(int gpu) const {
@@ -173,6 +219,41 @@ void Cluster::add_fabric_links() {
     add_pair(LinkKind::spine_uplink, first_.spine + static_cast<std::uint32_t>(group), first_.core,
              card * spine_group_uplinks(plan_, spec_.nodes, spec_.fabric, group));
   }
+}
+
+void Cluster::degrade(const DegradedLinks& links) {
+  for (int place = links.first; place <= links.last; ++place) {
+    const GpuId gpu{static_cast<std::uint32_t>(place)};
+    std::uint32_t first = 0;
+    switch (links.kind) {
+      case LinkKind::nvlink: first = index_of(to_domain(gpu)); break;
+      case LinkKind::nic:
+        first = first_.nic_links + 2 * static_cast<std::uint32_t>(nic_of(gpu));
+        break;
+      case LinkKind::leaf_uplink:
+        first = first_.leaf_links + 2 * static_cast<std::uint32_t>(place);
+        break;
+      case LinkKind::pcie:
+      case LinkKind::spine_uplink: return;  // not counted by count_of_places
+    }
+    for (const std::uint32_t link : {first, first + 1}) {
+      double& condition = conditions_.try_emplace(LinkId{link}, 1).first->second;
+      condition = std::min(condition, links.factor);
+    }
+  }
+}
+
+double Cluster::speed_of(GpuId gpu) const {
+  double speed = 1;
+  for (const SlowGpus& slow : spec_.slow) {
+    if (slow.first <= to_int(gpu) && to_int(gpu) <= slow.last) speed = std::min(speed, slow.speed);
+  }
+  return speed;
+}
+
+double Cluster::condition_of(LinkId link) const {
+  const auto found = conditions_.find(link);
+  return found == conditions_.end() ? 1 : found->second;
 }
 
 LinkId Cluster::to_domain(GpuId gpu) const {

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,31 +30,6 @@ namespace flopcast {
 enum class GpuId : std::uint32_t {};     // global GPU number: node * gpus_per_node + local index
 enum class DeviceId : std::uint32_t {};  // vertex of the graph
 
-struct ClusterSpec {
-  System system;
-  int nodes = 1;
-  Fabric fabric;
-};
-
-/// What keeps a description from being built, in the words of the user: "nvlink_domain 6 neither
-/// divides gpus_per_node 8 nor is a multiple of it". Nothing if it is sound.
-std::optional<std::string> problem_of(const ClusterSpec& spec);
-
-enum class DeviceKind : std::uint8_t { gpu, node_switch, host, nic, leaf_switch, spine, core };
-
-constexpr std::string_view to_text(DeviceKind kind) {
-  switch (kind) {
-    case DeviceKind::gpu: return "gpu";
-    case DeviceKind::node_switch: return "node_switch";
-    case DeviceKind::host: return "host";
-    case DeviceKind::nic: return "nic";
-    case DeviceKind::leaf_switch: return "leaf_switch";
-    case DeviceKind::spine: return "spine";
-    case DeviceKind::core: return "core";
-  }
-  return {};
-}
-
 /// What a link is made of; also the tiers a group can cross, from fast to slow.
 enum class LinkKind : std::uint8_t { nvlink, pcie, nic, leaf_uplink, spine_uplink };
 
@@ -67,6 +43,54 @@ constexpr std::string_view to_text(LinkKind kind) {
     case LinkKind::nic: return "nic";
     case LinkKind::leaf_uplink: return "leaf_uplink";
     case LinkKind::spine_uplink: return "spine_uplink";
+  }
+  return {};
+}
+
+/// GPUs first to last that compute at `speed` of what their kind does: 0.8 takes 1.25 times as
+/// long.
+struct SlowGpus {
+  int first = 0;
+  int last = 0;
+  double speed = 1;
+};
+
+/// Links that carry `factor` of their nominal rate, both ways: nvlink and nic of GPUs first to
+/// last, or leaf_uplink of leaves first to last.
+struct DegradedLinks {
+  LinkKind kind = LinkKind::nic;
+  int first = 0;
+  int last = 0;
+  double factor = 1;
+};
+
+struct ClusterSpec {
+  System system;
+  int nodes = 1;
+  Fabric fabric;
+  // Where several rows name one place, the lowest counts.
+  std::vector<SlowGpus> slow{};
+  std::vector<DegradedLinks> degraded{};
+};
+
+/// What keeps a description from being built, in the words of the user: "nvlink_domain 6 neither
+/// divides gpus_per_node 8 nor is a multiple of it". Nothing if it is sound.
+std::optional<std::string> problem_of(const ClusterSpec& spec);
+
+/// GPUs or leaves whose link of a kind may be degraded; 0 where the cluster has no such links.
+int count_of_places(const ClusterSpec& spec, LinkKind kind);
+
+enum class DeviceKind : std::uint8_t { gpu, node_switch, host, nic, leaf_switch, spine, core };
+
+constexpr std::string_view to_text(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::gpu: return "gpu";
+    case DeviceKind::node_switch: return "node_switch";
+    case DeviceKind::host: return "host";
+    case DeviceKind::nic: return "nic";
+    case DeviceKind::leaf_switch: return "leaf_switch";
+    case DeviceKind::spine: return "spine";
+    case DeviceKind::core: return "core";
   }
   return {};
 }
@@ -110,6 +134,9 @@ class Cluster {
   int nvlink_domain_of(GpuId gpu) const { return place_of(gpu).domain; }
   int nic_of(GpuId gpu) const { return place_of(gpu).nic; }    // among all; only with a network
   int leaf_of(GpuId gpu) const { return place_of(gpu).leaf; }  // of its NIC
+  double speed_of(GpuId gpu) const;                            // 1, or less where the GPU is slow
+  /// Part of its nominal rate that a link still has.
+  double condition_of(LinkId link) const;
   std::span<const Device> devices() const { return devices_; }
   std::span<const ClusterLink> links() const { return links_; }  // by LinkId
   std::string name_of(DeviceId device) const;                    // "node 3 gpu 5"
@@ -154,6 +181,7 @@ class Cluster {
   void add_devices();
   void add_node_links();
   void add_fabric_links();
+  void degrade(const DegradedLinks& links);
   std::uint32_t add_block(DeviceKind kind, int count);
   void add_pair(LinkKind kind, std::uint32_t lower, std::uint32_t upper, BytesPerSecond capacity);
   void append_exit(GpuId gpu, std::vector<LinkId>& route) const;
@@ -168,6 +196,7 @@ class Cluster {
   std::vector<Place> places_;  // by GpuId
   std::vector<Device> devices_;
   std::vector<ClusterLink> links_;
+  std::map<LinkId, double> conditions_;  // of degraded links
 };
 
 }  // namespace flopcast

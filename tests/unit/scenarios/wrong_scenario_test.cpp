@@ -85,6 +85,15 @@ const std::vector<Row> kRows{
     {"unknown_fabric", "3:68", {"/cluster/fabric/kind", "did you mean \"fat_tree\"?"}},
     {"missing_model_file", "2:12", {"/model", "no such file", "missing/config.json"}},
     {"missing_profile_file", "6:14", {"/profile", "no such file", "missing.json"}},
+    // slow and degraded parts
+    {"slow_gpu_beyond", "3:68", {"/cluster/slow/0/gpus/0", "at most 15", "found 16"}},
+    {"slow_range_beyond", "3:68", {"/cluster/slow/0/gpus/0", "16 is beyond the last, 15"}},
+    {"slow_no_range", "3:68", {"/cluster/slow/0/gpus/0", "a number or a range such as \"8-15\"", "found \"8 to 9\""}},
+    {"slow_range_backwards", "3:68", {"/cluster/slow/0/gpus/0", "\"9-8\" is no range from low to high"}},
+    {"slow_faster", "3:81", {"/cluster/slow/0/speed", "found 1.2"}},
+    {"degraded_unknown_link", "3:71", {"/cluster/degraded/0/link", "did you mean \"nic\"?"}},
+    {"degraded_leaf_by_gpu", "3:62", {"/cluster/degraded/0", "\"leaves\" is missing"}},
+    {"degraded_no_uplink", "3:108", {"/cluster/degraded/0/link", "the cluster has no leaf_uplink"}},
     // what cannot be
     {"nodes_and_gpus", "3:57", {"/cluster/gpus", "\"nodes\" is given too"}},
     {"gpus_not_whole_nodes", "3:45", {"/cluster/gpus", "nodes of 8", "8 or 16"}},

@@ -153,3 +153,43 @@ TEST_CASE("what cannot be built is told in words") {
   CHECK(problem([](ClusterSpec& s) { s.fabric.oversubscription = 0; }) ==
         "oversubscription must be above 0 (1 is non-blocking)");
 }
+
+TEST_CASE("slow GPUs and degraded links are where they were put") {
+  ClusterSpec spec = small_fat_tree();
+  spec.slow = {{.first = 2, .last = 3, .speed = 0.8}, {.first = 3, .last = 3, .speed = 0.5}};
+  spec.degraded = {{.kind = LinkKind::nic, .first = 5, .last = 5, .factor = 0.5},
+                   {.kind = LinkKind::leaf_uplink, .first = 1, .last = 1, .factor = 0.25},
+                   {.kind = LinkKind::leaf_uplink, .first = 1, .last = 1, .factor = 0.75}};
+  const Cluster whole(small_fat_tree());
+  const Cluster cluster(spec);
+  CHECK(cluster.speed_of(GpuId{1}) == 1);
+  CHECK(cluster.speed_of(GpuId{2}) == 0.8);
+  CHECK(cluster.speed_of(GpuId{3}) == 0.5);
+  int degraded = 0;
+  for (std::uint32_t i = 0; i < cluster.links().size(); ++i) {
+    const ClusterLink& link = cluster.links()[i];
+    const double factor = link.capacity / whole.links()[i].capacity;
+    CHECK(factor == cluster.condition_of(LinkId{i}));
+    if (factor == 1) continue;
+    ++degraded;
+    CHECK(factor == (link.kind == LinkKind::nic ? 0.5 : 0.25));
+  }
+  CHECK(degraded == 4);  // both ways of a card and of an uplink
+}
+
+TEST_CASE("what cannot be slow or degraded is a problem") {
+  const auto problem_with = [](const SlowGpus& slow) {
+    ClusterSpec spec = small_fat_tree();
+    spec.slow = {slow};
+    return problem_of(spec).has_value();
+  };
+  CHECK_FALSE(problem_with({.first = 0, .last = 7, .speed = 1}));
+  CHECK(problem_with({.first = 0, .last = 8, .speed = 1}));
+  CHECK(problem_with({.first = -1, .last = 0, .speed = 1}));
+  CHECK(problem_with({.first = 0, .last = 0, .speed = 0}));
+  CHECK(problem_with({.first = 0, .last = 0, .speed = 1.5}));
+  CHECK(count_of_places(small_fat_tree(), LinkKind::nic) == 8);
+  CHECK(count_of_places(small_fat_tree(), LinkKind::leaf_uplink) == 2);
+  CHECK(count_of_places(lone_node(), LinkKind::nic) == 0);
+  CHECK(count_of_places(small_switch(), LinkKind::leaf_uplink) == 0);
+}

@@ -1,0 +1,158 @@
+#include "models/group_families.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace flopcast {
+namespace {
+
+std::string_view name_of(StepGroup slot) {
+  switch (slot) {
+    case StepGroup::tensor: return "tensor";
+    case StepGroup::data: return "data";
+    case StepGroup::world: return "world";
+    case StepGroup::embedding: return "embedding";
+    case StepGroup::forward_next: return "forward";
+    case StepGroup::forward_previous: return "forward";
+    case StepGroup::backward_previous: return "backward";
+    case StepGroup::backward_next: return "backward";
+  }
+  return {};
+}
+
+/// Distinct network cards that a group uses in one node, at most one per member.
+int cards_per_node(const System& system, std::span<const GpuId> gpus) {
+  if (system.nics == 0) return 0;
+  const auto per_node = static_cast<std::uint32_t>(system.gpus_per_node);
+  const auto nics = static_cast<std::uint32_t>(system.nics);
+  const std::uint32_t node = index_of(gpus.front()) / per_node;
+  std::vector<std::uint32_t> cards;
+  for (const GpuId gpu : gpus) {
+    if (index_of(gpu) / per_node == node)
+      cards.push_back(index_of(gpu) % per_node * nics / per_node);
+  }
+  std::sort(cards.begin(), cards.end());
+  return static_cast<int>(std::unique(cards.begin(), cards.end()) - cards.begin());
+}
+
+/// Collects the families of a grid.
+class Families {
+ public:
+  explicit Families(const ParallelGrid& grid)
+      : grid_(grid), pipelines_(process_groups(grid, GroupKind::pp)) {}
+
+  std::vector<GroupFamily> build() && {
+    if (grid_.tp > 1) add_stage_groups(StepGroup::tensor, GroupKind::tp);
+    if (grid_.dp * grid_.cp > 1) add_stage_groups(StepGroup::data, GroupKind::dp_cp);
+    if (grid_.world() > 1) add_world();
+    if (grid_.pp > 1) {
+      add_pairs("embedding", {0, grid_.pp - 1}, {StepGroup::embedding, StepGroup::embedding});
+      add_hops();
+    }
+    return std::move(families_);
+  }
+
+ private:
+  void add_stage_groups(StepGroup slot, GroupKind kind) {
+    const std::vector<int> stage_of = stage_of_ranks(grid_);
+    const std::size_t first = families_.size();
+    for (int stage = 0; stage < grid_.pp; ++stage) {
+      families_.push_back({.name = std::string(name_of(slot)) + " stage " + std::to_string(stage),
+                           .slot = slot,
+                           .stages = {stage}});
+    }
+    for (const std::vector<int>& ranks : process_groups(grid_, kind)) {
+      const int stage = stage_of[static_cast<std::size_t>(ranks.front())];
+      GroupFamily& family = families_[first + static_cast<std::size_t>(stage)];
+      family.size = ranks.size();
+      for (const int rank : ranks) family.gpus.push_back(static_cast<GpuId>(rank));
+    }
+  }
+
+  void add_world() {
+    GroupFamily family{.name = "world", .slot = StepGroup::world, .stages = {}};
+    family.latency_only = true;
+    for (int stage = 0; stage < grid_.pp; ++stage) family.stages.push_back(stage);
+    for (int rank = 0; rank < grid_.world(); ++rank)
+      family.gpus.push_back(static_cast<GpuId>(rank));
+    family.size = family.gpus.size();
+    family.second_slot = StepGroup::world;
+    families_.push_back(std::move(family));
+  }
+
+  /// Between neighbouring stages both ways; the last stage sends to the first under interleaving.
+  void add_hops() {
+    for (int stage = 0; stage < grid_.pp; ++stage) {
+      const int next = (stage + 1) % grid_.pp;
+      add_hop(stage, next, {StepGroup::forward_next, StepGroup::forward_previous});
+      add_hop(next, stage, {StepGroup::backward_previous, StepGroup::backward_next});
+    }
+  }
+
+  void add_hop(int from, int to, std::pair<StepGroup, StepGroup> slots) {
+    add_pairs(std::string(name_of(slots.first)) + " " + std::to_string(from) + " to " +
+                  std::to_string(to),
+              {from, to}, slots);
+    families_.back().pattern = LoadPattern::pair;
+  }
+
+  void add_pairs(std::string name, std::pair<int, int> stages,
+                 std::pair<StepGroup, StepGroup> slots) {
+    GroupFamily family{.name = std::move(name),
+                       .slot = slots.first,
+                       .stages = {stages.first, stages.second},
+                       .second_slot = slots.second};
+    family.size = 2;
+    for (const std::vector<int>& pipeline : pipelines_) {
+      family.gpus.push_back(static_cast<GpuId>(pipeline[static_cast<std::size_t>(stages.first)]));
+      family.gpus.push_back(static_cast<GpuId>(pipeline[static_cast<std::size_t>(stages.second)]));
+    }
+    families_.push_back(std::move(family));
+  }
+
+  const ParallelGrid& grid_;
+  std::vector<std::vector<int>> pipelines_;
+  std::vector<GroupFamily> families_;
+};
+
+}  // namespace
+
+std::vector<int> stage_of_ranks(const ParallelGrid& grid) {
+  std::vector<int> stage_of(static_cast<std::size_t>(grid.world()));
+  for (const std::vector<int>& pipeline : process_groups(grid, GroupKind::pp)) {
+    for (std::size_t stage = 0; stage < pipeline.size(); ++stage) {
+      stage_of[static_cast<std::size_t>(pipeline[stage])] = static_cast<int>(stage);
+    }
+  }
+  return stage_of;
+}
+
+std::vector<GroupFamily> group_families(const ParallelGrid& grid) { return Families(grid).build(); }
+
+GroupFacts group_facts(const Cluster& cluster, std::span<const GpuId> gpus,
+                       std::span<const LinkLoad> loads) {
+  const System& system = cluster.spec().system;
+  GroupFacts facts;
+  facts.shape = group_shape(cluster, gpus);
+  facts.ranks = static_cast<int>(gpus.size());
+  facts.slowest = slowest_tier(cluster, gpus);
+  facts.path.domain = system.node_link == NodeLink::pcie ? system.gpu.pcie : system.gpu.nvlink;
+  facts.path.network = static_cast<double>(cards_per_node(system, gpus)) * system.nic_bandwidth;
+  facts.path.network_hop = switches_crossed(facts.slowest) * cluster.spec().fabric.hop_latency;
+  double nvlink = 1;
+  double nic = 1;
+  for (const LinkLoad& load : loads) {
+    const ClusterLink& link = cluster.links()[index_of(load.link)];
+    facts.heaviest_alone = std::max(facts.heaviest_alone, load.weight / link.capacity.value);
+    if (cluster.spec().degraded.empty()) continue;
+    const double condition = cluster.condition_of(load.link);
+    if (link.kind == LinkKind::nvlink) nvlink = std::min(nvlink, condition);
+    if (link.kind == LinkKind::nic) nic = std::min(nic, condition);
+  }
+  facts.path.domain = nvlink * facts.path.domain;
+  facts.path.network = nic * facts.path.network;
+  return facts;
+}
+
+}  // namespace flopcast

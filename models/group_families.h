@@ -1,0 +1,76 @@
+#pragma once
+
+// The communicators of a training step: which ranks meet for what, and how each lies on the
+// machine.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calibration/network_path.h"
+#include "sim/collective_kind.h"
+#include "sim/workload.h"
+#include "topology/cluster.h"
+#include "topology/group_load.h"
+#include "topology/process_groups.h"
+
+namespace flopcast {
+
+/// Communicators of one rank, in the order of Op::slot.
+enum class StepGroup : std::uint16_t {
+  tensor,
+  data,               // data and context parallel together: gradients and parameters
+  world,              // gradient norm
+  embedding,          // first and last stage
+  forward_next,       // this stage to the next
+  forward_previous,   // the previous stage to this
+  backward_previous,  // this stage to the previous
+  backward_next,      // the next stage to this
+};
+inline constexpr std::size_t kStepGroups = 8;
+
+/// One kind of communicator of one stage, or between two: all its copies act together, if the
+/// machine lets them. Rank r runs on GPU r.
+struct GroupFamily {
+  std::string name;
+  StepGroup slot{};
+  std::vector<int> stages;  // of its members: one, the two of a pair in order, or all
+  StepGroup second_slot{};  // of the second of a pair
+  LoadPattern pattern = LoadPattern::ring;
+  bool latency_only = false;  // nothing of size travels in it
+  std::size_t size = 1;       // members of one copy
+  std::vector<GpuId> gpus{};  // of all copies, one after another
+
+  std::size_t copies() const { return gpus.size() / size; }
+  std::span<const GpuId> copy(std::size_t i) const {
+    return std::span(gpus).subspan(i * size, size);
+  }
+  /// Through which its member number `i` uses a copy.
+  StepGroup slot_of(std::size_t i) const {
+    return i == 1 && stages.size() == 2 ? second_slot : slot;
+  }
+};
+
+std::vector<GroupFamily> group_families(const ParallelGrid& grid);
+
+/// Pipeline rank of each rank.
+std::vector<int> stage_of_ranks(const ParallelGrid& grid);
+
+/// How one communicator lies on the machine.
+struct GroupFacts {
+  GroupShape shape;  // the fullest domain counts: 3 ranks on 2 nodes are 2 x 2
+  int ranks = 1;
+  NetworkPath path;  // with the worst of its degraded cards and NVLinks: all channels wait for it
+  LinkKind slowest = LinkKind::nvlink;
+  double heaviest_alone = 0;  // largest weight per capacity of its own load, s per byte
+
+  friend auto operator<=>(const GroupFacts&, const GroupFacts&) = default;
+};
+
+/// `loads` is what the group puts on the links of the cluster.
+GroupFacts group_facts(const Cluster& cluster, std::span<const GpuId> gpus,
+                       std::span<const LinkLoad> loads);
+
+}  // namespace flopcast

@@ -1,0 +1,76 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "scenarios/scenario_parts.h"
+
+namespace flopcast {
+namespace {
+
+// Below it a part is broken, not slow.
+constexpr double kLeastPart = 0.001;
+
+constexpr std::array kDegradable{LinkKind::nvlink, LinkKind::nic, LinkKind::leaf_uplink};
+
+struct Range {
+  int first = 0;
+  int last = 0;
+};
+
+/// 12, or "8-15" with both ends.
+Range read_range(const Node& node, int count) {
+  if (node.is_number()) {
+    const int place = node.small_integer(0, count - 1);
+    return {place, place};
+  }
+  constexpr std::string_view kExpected = "a number or a range such as \"8-15\"";
+  if (!node.is_text()) node.expected(kExpected);
+  const std::string text = node.text();
+  const char* const end = text.data() + text.size();
+  Range range;
+  const auto [dash, first_error] = std::from_chars(text.data(), end, range.first);
+  if (first_error != std::errc() || dash == end || *dash != '-') node.expected(kExpected);
+  const auto [rest, last_error] = std::from_chars(dash + 1, end, range.last);
+  if (last_error != std::errc() || rest != end) node.expected(kExpected);
+  if (range.first < 0 || range.first > range.last) {
+    node.fail(fmt::format("\"{}\" is no range from low to high", text));
+  }
+  if (range.last >= count) {
+    node.fail(fmt::format("{} is beyond the last, {}", range.last, count - 1));
+  }
+  return range;
+}
+
+}  // namespace
+
+void read_slow(const std::optional<Node>& node, ClusterSpec& spec) {
+  if (!node) return;
+  const int gpus = spec.nodes * spec.system.gpus_per_node;
+  for (const Node& row : node->items()) {
+    const double speed = row.at("speed").fraction(kLeastPart, 1);
+    for (const Node& item : row.at("gpus").items()) {
+      const Range range = read_range(item, gpus);
+      spec.slow.push_back({.first = range.first, .last = range.last, .speed = speed});
+    }
+  }
+}
+
+void read_degraded(const std::optional<Node>& node, ClusterSpec& spec) {
+  if (!node) return;
+  for (const Node& row : node->items()) {
+    const Node link = row.at("link");
+    const auto kind = link.one_of(kDegradable);
+    const int places = count_of_places(spec, kind);
+    if (places == 0) link.fail(fmt::format("the cluster has no {}", to_text(kind)));
+    const double factor = row.at("factor").fraction(kLeastPart, 1);
+    for (const Node& item : row.at(kind == LinkKind::leaf_uplink ? "leaves" : "gpus").items()) {
+      const Range range = read_range(item, places);
+      spec.degraded.push_back(
+          {.kind = kind, .first = range.first, .last = range.last, .factor = factor});
+    }
+  }
+}
+
+}  // namespace flopcast

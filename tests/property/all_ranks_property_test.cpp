@@ -1,0 +1,186 @@
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "models/step_report.h"
+#include "random_job.h"
+#include "sim/engine.h"
+#include "sim/fold.h"
+
+// A step of every rank, of one rank of each class, and of one rank of each stage where stages are
+// alike: the same times.
+
+using namespace flopcast;
+using namespace flopcast::test;
+
+namespace {
+
+// As for folding itself: the last bits of sums may round an end to the next picosecond.
+constexpr double kTolerance = 1e-9;
+constexpr double kPicoseconds = 5;
+
+void require_close(SimTime a, SimTime b, SimTime makespan) {
+  const double scale = static_cast<double>(makespan.picoseconds);
+  REQUIRE(static_cast<double>(std::abs((a - b).picoseconds)) <= kTolerance * scale + kPicoseconds);
+}
+
+void require_equal(const RankSummary& one, const RankSummary& row, SimTime makespan) {
+  require_close(one.end, row.end, makespan);
+  require_close(one.compute_busy, row.compute_busy, makespan);
+  require_close(one.slowdown, row.slowdown, makespan);
+  for (std::size_t c = 0; c < one.by_category.size(); ++c) {
+    require_close(one.by_category[c].busy, row.by_category[c].busy, makespan);
+    require_close(one.by_category[c].exposed, row.by_category[c].exposed, makespan);
+    require_close(one.by_category[c].waiting, row.by_category[c].waiting, makespan);
+  }
+  REQUIRE(one.bytes_by_category == row.bytes_by_category);
+  REQUIRE(one.ops_by_category == row.ops_by_category);
+  REQUIRE(one.memory.pool_peak == row.memory.pool_peak);
+}
+
+void require_equal(const StepReport& a, const StepReport& b) {
+  const double step = a.step.value;
+  const auto close = [step](Seconds x, Seconds y) {
+    return std::abs(x.value - y.value) <= kTolerance * step + kPicoseconds * 1e-12;
+  };
+  REQUIRE(close(a.step, b.step));
+  REQUIRE(a.mfu == Approx(b.mfu).epsilon(kTolerance));
+  REQUIRE(a.hfu == Approx(b.hfu).epsilon(kTolerance));
+  REQUIRE(a.represented_ranks == b.represented_ranks);
+  REQUIRE(a.breakdown.size() == b.breakdown.size());
+  for (std::size_t i = 0; i < a.breakdown.size(); ++i) {
+    REQUIRE(a.breakdown[i].name == b.breakdown[i].name);
+    REQUIRE(close(a.breakdown[i].time, b.breakdown[i].time));
+  }
+  REQUIRE(a.communication.size() == b.communication.size());
+  for (std::size_t i = 0; i < a.communication.size(); ++i) {
+    REQUIRE(a.communication[i].calls == b.communication[i].calls);
+    REQUIRE(a.communication[i].sent.value == Approx(b.communication[i].sent.value));
+    REQUIRE(a.communication[i].shape == b.communication[i].shape);
+    REQUIRE(a.communication[i].slowest_link == b.communication[i].slowest_link);
+  }
+  REQUIRE(a.memory.size() == b.memory.size());
+  for (std::size_t i = 0; i < a.memory.size(); ++i) {
+    REQUIRE(a.memory[i].stage == b.memory[i].stage);
+    REQUIRE(a.memory[i].layers == b.memory[i].layers);
+    REQUIRE(a.memory[i].reserved() == b.memory[i].reserved());
+  }
+  REQUIRE(a.fullest_stage == b.fullest_stage);
+}
+
+/// Fabrics small enough that groups cross leaves and spines, and nodes that groups do not fill.
+void vary_cluster(Generator& random, RandomJob& c) {
+  System& system = c.cluster.system;
+  system.gpu.peak_dense[static_cast<std::size_t>(DataType::bf16)] = teraflops_per_second(1000);
+  if (random.chance(0.2)) {
+    system.gpus_per_node = system.nvlink_domain = system.nics = one_of(random, std::array{3, 6});
+    const int gpus = c.job.layout.grid.world();
+    c.cluster.nodes = (gpus + system.gpus_per_node - 1) / system.gpus_per_node;
+  }
+  if (random.chance(0.3)) system.nics = 1;
+  c.cluster.fabric.switch_ports = one_of(random, std::array{4, 8, 16, 64});
+  c.cluster.fabric.oversubscription = one_of(random, std::array{1.0, 1.0, 2.0, 7.0});
+}
+
+void add_irregularity(Generator& random, RandomJob& c) {
+  const auto gpus = static_cast<std::size_t>(c.job.layout.grid.world());
+  const auto place = [&](int count) {
+    return static_cast<int>(random.below(static_cast<std::size_t>(count)));
+  };
+  if (random.chance(0.5)) {
+    const int gpu = static_cast<int>(random.below(gpus));
+    c.cluster.slow.push_back({.first = gpu, .last = gpu, .speed = 0.5 + 0.5 * random.unit()});
+  }
+  for (const LinkKind kind : {LinkKind::nvlink, LinkKind::nic, LinkKind::leaf_uplink}) {
+    const int places = count_of_places(c.cluster, kind);
+    if (places == 0 || random.chance(0.7)) continue;
+    const int first = place(places);
+    c.cluster.degraded.push_back(
+        {.kind = kind, .first = first, .last = first, .factor = 0.2 + 0.8 * random.unit()});
+  }
+}
+
+struct Run {
+  Plan plan;
+  Result result;
+  StepReport report;
+};
+
+Run run_plan(const RandomJob& c, const Cluster& cluster, Plan plan) {
+  Run out{.plan = std::move(plan), .result = {}, .report = {}};
+  out.result = run(out.plan.workload);
+  out.report = step_report(c.job, cluster, out.plan, out.result);
+  return out;
+}
+
+/// Every rank against its class.
+Run check_folding(const RandomJob& c, const Cluster& cluster, const Run& all) {
+  const Folding folding = fold(all.plan.workload);
+  Run rows = run_plan(c, cluster, folded(all.plan));
+  REQUIRE(rows.result.ranks.size() == folding.workload.ranks.size());
+  require_close(all.result.makespan, rows.result.makespan, all.result.makespan);
+  for (std::size_t r = 0; r < all.result.ranks.size(); ++r) {
+    CAPTURE(r);
+    require_equal(all.result.ranks[r], rows.result.ranks[index_of(folding.rank_class[r])],
+                  all.result.makespan);
+  }
+  require_equal(all.report, rows.report);
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("by stage, folded and rank by rank a step takes the same time") {
+  Generator random(20240701);
+  int jobs = 0;
+  int alike = 0;
+  while (jobs < 700) {
+    auto c = random_job(random);
+    if (!c) continue;
+    vary_cluster(random, *c);
+    if (problem_of(c->cluster)) continue;
+    ++jobs;
+    CAPTURE(jobs);
+    const Cluster cluster(c->cluster);
+    const Run all = run_plan(*c, cluster, lower(c->job, cluster, c->profile, Ranks::all));
+    REQUIRE(all.report.simulated_ranks == static_cast<std::uint64_t>(c->job.layout.grid.world()));
+    const Run rows = check_folding(*c, cluster, all);
+    const Run stages = run_plan(*c, cluster, lower(c->job, cluster, c->profile));
+    REQUIRE(stages.report.simulated_ranks == static_cast<std::uint64_t>(c->job.layout.grid.pp));
+    if (!stages.plan.alike) continue;
+    ++alike;
+    REQUIRE(rows.report.simulated_ranks == stages.report.simulated_ranks);
+    for (std::size_t r = 0; r < all.result.ranks.size(); ++r) {
+      const int stage = all.plan.stage_of[index_of(all.plan.workload.ranks[r].program)];
+      require_equal(all.result.ranks[r], stages.result.ranks[static_cast<std::size_t>(stage)],
+                    all.result.makespan);
+    }
+    require_equal(all.report, stages.report);
+  }
+  CAPTURE(alike);
+  CHECK(alike > jobs / 2);
+  CHECK(alike < jobs * 9 / 10);
+}
+
+TEST_CASE("with slow GPUs and degraded links a folded step is that of all ranks") {
+  Generator random(20240702);
+  for (int jobs = 0; jobs < 700;) {
+    auto c = random_job(random);
+    if (!c) continue;
+    vary_cluster(random, *c);
+    if (problem_of(c->cluster)) continue;
+    add_irregularity(random, *c);
+    ++jobs;
+    CAPTURE(jobs);
+    const Cluster cluster(c->cluster);
+    const Run all = run_plan(*c, cluster, lower(c->job, cluster, c->profile, Ranks::all));
+    const Run rows = check_folding(*c, cluster, all);
+    const bool one_slow = c->cluster.slow.size() == 1 && c->cluster.slow[0].speed < 1;
+    if (!one_slow) continue;
+    const auto slow = std::ranges::count_if(rows.plan.workload.ranks,
+                                            [](const Rank& rank) { return rank.speed < 1; });
+    REQUIRE(slow == 1);  // by itself
+  }
+}
