@@ -20,12 +20,6 @@ RankGroups no_groups() {
 
 std::size_t place_of(StepGroup slot) { return static_cast<std::size_t>(slot); }
 
-std::vector<LinkLoad> loads_of(const Cluster& cluster, const GroupFamily& family,
-                               std::size_t copy) {
-  if (family.latency_only) return {};
-  return group_load(cluster, family.copy(copy), family.pattern);
-}
-
 void load_group(Group& group, const GroupFacts& facts, LinkId link, double weight) {
   const double in_switch =
       facts.ranks > 1 ? 1 / bus_factor(CollectiveKind::all_reduce, facts.ranks) : 1;
@@ -58,8 +52,8 @@ struct Signature {
 /// One row per stage, family and class of links.
 class StageView {
  public:
-  StageView(const Cluster& cluster, const ParallelGrid& grid)
-      : cluster_(cluster), grid_(grid), families_(group_families(grid)) {}
+  StageView(const Cluster& cluster, const Layout& layout)
+      : cluster_(cluster), grid_(layout.grid), families_(group_families(layout)) {}
 
   Communicators build() && {
     add_stages();
@@ -108,7 +102,7 @@ class StageView {
       out_.roles[stage].groups[place] = out_.ranks[stage].groups[place] = id;
     }
     out_.groups.push_back(std::move(group));
-    out_.facts.push_back(group_facts(cluster_, family.copy(0), loads_of(cluster_, family, 0)));
+    out_.facts.push_back(family_facts(cluster_, family, 0, family_loads(cluster_, family, 0)));
   }
 
   /// Links with equal loads and capacity get one class.
@@ -116,7 +110,7 @@ class StageView {
     std::vector<Signature> signatures(cluster_.links().size());
     for (std::uint32_t f = 0; f < families_.size(); ++f) {
       for (std::size_t copy = 0; copy < families_[f].copies(); ++copy) {
-        for (const LinkLoad& load : loads_of(cluster_, families_[f], copy)) {
+        for (const LinkLoad& load : family_loads(cluster_, families_[f], copy)) {
           signatures[index_of(load.link)].add(f, load.weight);
         }
       }
@@ -146,7 +140,7 @@ class StageView {
       const GroupFamily& family = families_[f];
       Signature expected;
       for (std::size_t copy = 0; copy < family.copies(); ++copy) {
-        const std::vector<LinkLoad> loads = loads_of(cluster_, family, copy);
+        const std::vector<LinkLoad> loads = family_loads(cluster_, family, copy);
         Signature found;
         for (const LinkLoad& load : loads) {
           const std::uint32_t row = class_of_[index_of(load.link)];
@@ -159,7 +153,7 @@ class StageView {
         if (copy == 0) expected = found;
         if (copy == 0 || !out_.alike) continue;
         out_.alike =
-            found == expected && group_facts(cluster_, family.copy(copy), loads) == out_.facts[f];
+            found == expected && family_facts(cluster_, family, copy, loads) == out_.facts[f];
       }
     }
     return entries;
@@ -201,7 +195,8 @@ class StageView {
 /// Every rank, communicator and link.
 class RankView {
  public:
-  RankView(const Cluster& cluster, const ParallelGrid& grid) : cluster_(cluster), grid_(grid) {}
+  RankView(const Cluster& cluster, const Layout& layout)
+      : cluster_(cluster), layout_(layout), grid_(layout.grid) {}
 
   Communicators build() && {
     const auto world = static_cast<std::size_t>(grid_.world());
@@ -210,7 +205,7 @@ class RankView {
       out_.ranks.push_back(
           {.groups = no_groups(), .speed = cluster_.speed_of(static_cast<GpuId>(rank))});
     }
-    for (const GroupFamily& family : group_families(grid_)) {
+    for (const GroupFamily& family : group_families(layout_)) {
       for (std::size_t copy = 0; copy < family.copies(); ++copy) add(family, copy);
     }
     for (std::uint32_t i = 0; i < cluster_.links().size(); ++i) {
@@ -225,8 +220,8 @@ class RankView {
   void add(const GroupFamily& family, std::size_t copy) {
     const GroupId id{static_cast<unsigned>(out_.groups.size())};
     const std::span<const GpuId> gpus = family.copy(copy);
-    const std::vector<LinkLoad> loads = loads_of(cluster_, family, copy);
-    const GroupFacts facts = group_facts(cluster_, gpus, loads);
+    const std::vector<LinkLoad> loads = family_loads(cluster_, family, copy);
+    const GroupFacts facts = family_facts(cluster_, family, copy, loads);
     const GroupId like = first_alike_.try_emplace(facts, id).first->second;
     Group group{.name = family.name, .members = {}, .loads = {{}, {}}};
     group.name.append(", rank ").append(std::to_string(index_of(gpus.front())));
@@ -255,6 +250,7 @@ class RankView {
   }
 
   const Cluster& cluster_;
+  const Layout& layout_;
   const ParallelGrid& grid_;
   std::map<GroupFacts, GroupId> first_alike_;
   std::vector<RankGroups> like_;  // by rank: the first groups with the facts of its own
@@ -263,10 +259,10 @@ class RankView {
 
 }  // namespace
 
-Communicators build_communicators(const Cluster& cluster, const ParallelGrid& grid, Ranks ranks) {
+Communicators build_communicators(const Cluster& cluster, const Layout& layout, Ranks ranks) {
   switch (ranks) {
-    case Ranks::by_stage: return StageView(cluster, grid).build();
-    case Ranks::all: return RankView(cluster, grid).build();
+    case Ranks::by_stage: return StageView(cluster, layout).build();
+    case Ranks::all: return RankView(cluster, layout).build();
   }
   return {};
 }

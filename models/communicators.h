@@ -34,7 +34,8 @@ enum class Ranks : std::uint8_t { by_stage, all };
 inline constexpr std::uint8_t kRingPattern = 0;
 inline constexpr std::uint8_t kInSwitchPattern = 1;
 
-using RankGroups = std::array<GroupId, kStepGroups>;  // by StepGroup
+/// The groups of one rank, by StepGroup.
+using RankGroups = std::array<GroupId, kStepGroups>;
 
 /// What ranks have in common that run one program: the stage, and how their groups lie.
 struct RankRole {
@@ -58,6 +59,6 @@ struct Communicators {
   bool alike = true;              // the ranks of every row do the same at the same time
 };
 
-Communicators build_communicators(const Cluster& cluster, const ParallelGrid& grid, Ranks ranks);
+Communicators build_communicators(const Cluster& cluster, const Layout& layout, Ranks ranks);
 
 }  // namespace flopcast

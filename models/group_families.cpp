@@ -1,6 +1,8 @@
 #include "models/group_families.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -17,6 +19,10 @@ std::string_view name_of(StepGroup slot) {
     case StepGroup::forward_previous: return "forward";
     case StepGroup::backward_previous: return "backward";
     case StepGroup::backward_next: return "backward";
+    case StepGroup::context: return "context";
+    case StepGroup::expert: return "expert";
+    case StepGroup::expert_tensor: return "expert tensor";
+    case StepGroup::expert_data: return "expert data";
   }
   return {};
 }
@@ -36,15 +42,69 @@ int cards_per_node(const System& system, std::span<const GpuId> gpus) {
   return static_cast<int>(std::unique(cards.begin(), cards.end()) - cards.begin());
 }
 
+/// `loads` is what the group puts on the links of the cluster.
+GroupFacts group_facts(const Cluster& cluster, std::span<const GpuId> gpus,
+                       std::span<const LinkLoad> loads) {
+  const System& system = cluster.spec().system;
+  GroupFacts facts;
+  facts.shape = group_shape(cluster, gpus);
+  facts.ranks = static_cast<int>(gpus.size());
+  facts.slowest = slowest_tier(cluster, gpus);
+  facts.path.domain = system.node_link == NodeLink::pcie ? system.gpu.pcie : system.gpu.nvlink;
+  facts.path.network = static_cast<double>(cards_per_node(system, gpus)) * system.nic_bandwidth;
+  facts.path.network_hop = switches_crossed(facts.slowest) * cluster.spec().fabric.hop_latency;
+  double nvlink = 1;
+  double nic = 1;
+  for (const LinkLoad& load : loads) {
+    const ClusterLink& link = cluster.links()[index_of(load.link)];
+    facts.heaviest_alone = std::max(facts.heaviest_alone, load.weight / link.capacity.value);
+    if (cluster.spec().degraded.empty()) continue;
+    const double condition = cluster.condition_of(load.link);
+    if (link.kind == LinkKind::nvlink) nvlink = std::min(nvlink, condition);
+    if (link.kind == LinkKind::nic) nic = std::min(nic, condition);
+  }
+  facts.path.domain = nvlink * facts.path.domain;
+  facts.path.network = nic * facts.path.network;
+  return facts;
+}
+
+/// Sends of each member of a ring to the next.
+std::vector<LinkLoad> ring_of_pairs(const Cluster& cluster, std::span<const GpuId> gpus) {
+  std::map<LinkId, double> sums;
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    const std::array pair{gpus[i], gpus[(i + 1) % gpus.size()]};
+    for (const LinkLoad& load : group_load(cluster, pair, LoadPattern::pair)) {
+      sums[load.link] += load.weight;
+    }
+  }
+  std::vector<LinkLoad> loads;
+  for (const auto& [link, weight] : sums) loads.push_back({link, weight});
+  return loads;
+}
+
+/// The first of those that cross most.
+std::array<GpuId, 2> slowest_pair(const Cluster& cluster, std::span<const GpuId> gpus) {
+  std::array slowest{gpus[0], gpus[1]};
+  for (std::size_t i = 1; i < gpus.size(); ++i) {
+    const std::array pair{gpus[i], gpus[(i + 1) % gpus.size()]};
+    if (slowest_tier(cluster, pair) > slowest_tier(cluster, slowest)) slowest = pair;
+  }
+  return slowest;
+}
+
 /// Collects the families of a grid.
 class Families {
  public:
-  explicit Families(const ParallelGrid& grid)
-      : grid_(grid), pipelines_(process_groups(grid, GroupKind::pp)) {}
+  explicit Families(const Layout& layout)
+      : layout_(layout),
+        grid_(layout.grid),
+        pipelines_(process_groups(layout.grid, GroupKind::pp)) {}
 
   std::vector<GroupFamily> build() && {
     if (grid_.tp > 1) add_stage_groups(StepGroup::tensor, GroupKind::tp);
     if (grid_.dp * grid_.cp > 1) add_stage_groups(StepGroup::data, GroupKind::dp_cp);
+    if (grid_.cp > 1) add_stage_groups(StepGroup::context, GroupKind::cp, context_hops());
+    add_experts();
     if (grid_.world() > 1) add_world();
     if (grid_.pp > 1) {
       add_pairs("embedding", {0, grid_.pp - 1}, {StepGroup::embedding, StepGroup::embedding});
@@ -54,13 +114,31 @@ class Families {
   }
 
  private:
-  void add_stage_groups(StepGroup slot, GroupKind kind) {
+  Hops context_hops() const {
+    switch (layout_.context) {
+      case ContextKind::ring: return Hops::pairs;
+      case ContextKind::all_gather: return Hops::ring;
+      case ContextKind::all_to_all: return Hops::direct;
+    }
+    return Hops::ring;
+  }
+
+  /// Where the expert grid is the dense one its data group has nothing of its own to reduce.
+  void add_experts() {
+    if (grid_.ep > 1) add_stage_groups(StepGroup::expert, GroupKind::ep, Hops::direct);
+    if (grid_.etp > 1) add_stage_groups(StepGroup::expert_tensor, GroupKind::etp);
+    const bool apart = grid_.ep > 1 || grid_.etp != grid_.tp;
+    if (apart && grid_.edp() > 1) add_stage_groups(StepGroup::expert_data, GroupKind::edp);
+  }
+
+  void add_stage_groups(StepGroup slot, GroupKind kind, Hops hops = Hops::ring) {
     const std::vector<int> stage_of = stage_of_ranks(grid_);
     const std::size_t first = families_.size();
     for (int stage = 0; stage < grid_.pp; ++stage) {
       families_.push_back({.name = std::string(name_of(slot)) + " stage " + std::to_string(stage),
                            .slot = slot,
-                           .stages = {stage}});
+                           .stages = {stage},
+                           .hops = hops});
     }
     for (const std::vector<int>& ranks : process_groups(grid_, kind)) {
       const int stage = stage_of[static_cast<std::size_t>(ranks.front())];
@@ -94,7 +172,7 @@ class Families {
     add_pairs(std::string(name_of(slots.first)) + " " + std::to_string(from) + " to " +
                   std::to_string(to),
               {from, to}, slots);
-    families_.back().pattern = LoadPattern::pair;
+    families_.back().hops = Hops::pairs;
   }
 
   void add_pairs(std::string name, std::pair<int, int> stages,
@@ -111,6 +189,7 @@ class Families {
     families_.push_back(std::move(family));
   }
 
+  const Layout& layout_;
   const ParallelGrid& grid_;
   std::vector<std::vector<int>> pipelines_;
   std::vector<GroupFamily> families_;
@@ -128,31 +207,29 @@ std::vector<int> stage_of_ranks(const ParallelGrid& grid) {
   return stage_of;
 }
 
-std::vector<GroupFamily> group_families(const ParallelGrid& grid) { return Families(grid).build(); }
+std::vector<GroupFamily> group_families(const Layout& layout) { return Families(layout).build(); }
 
-GroupFacts group_facts(const Cluster& cluster, std::span<const GpuId> gpus,
-                       std::span<const LinkLoad> loads) {
-  const System& system = cluster.spec().system;
-  GroupFacts facts;
-  facts.shape = group_shape(cluster, gpus);
-  facts.ranks = static_cast<int>(gpus.size());
-  facts.slowest = slowest_tier(cluster, gpus);
-  facts.path.domain = system.node_link == NodeLink::pcie ? system.gpu.pcie : system.gpu.nvlink;
-  facts.path.network = static_cast<double>(cards_per_node(system, gpus)) * system.nic_bandwidth;
-  facts.path.network_hop = switches_crossed(facts.slowest) * cluster.spec().fabric.hop_latency;
-  double nvlink = 1;
-  double nic = 1;
-  for (const LinkLoad& load : loads) {
-    const ClusterLink& link = cluster.links()[index_of(load.link)];
-    facts.heaviest_alone = std::max(facts.heaviest_alone, load.weight / link.capacity.value);
-    if (cluster.spec().degraded.empty()) continue;
-    const double condition = cluster.condition_of(load.link);
-    if (link.kind == LinkKind::nvlink) nvlink = std::min(nvlink, condition);
-    if (link.kind == LinkKind::nic) nic = std::min(nic, condition);
+std::vector<LinkLoad> family_loads(const Cluster& cluster, const GroupFamily& family,
+                                   std::size_t copy) {
+  if (family.latency_only) return {};
+  const std::span<const GpuId> gpus = family.copy(copy);
+  switch (family.hops) {
+    case Hops::ring: return group_load(cluster, gpus, LoadPattern::ring);
+    case Hops::direct: return group_load(cluster, gpus, LoadPattern::direct);
+    case Hops::pairs:
+      if (family.stages.size() == 1) return ring_of_pairs(cluster, gpus);
+      return group_load(cluster, gpus, LoadPattern::pair);
   }
-  facts.path.domain = nvlink * facts.path.domain;
-  facts.path.network = nic * facts.path.network;
-  return facts;
+  return {};
+}
+
+GroupFacts family_facts(const Cluster& cluster, const GroupFamily& family, std::size_t copy,
+                        std::span<const LinkLoad> loads) {
+  if (family.hops == Hops::pairs && family.stages.size() == 1) {
+    const std::array pair = slowest_pair(cluster, family.copy(copy));
+    return group_facts(cluster, pair, group_load(cluster, pair, LoadPattern::pair));
+  }
+  return group_facts(cluster, family.copy(copy), loads);
 }
 
 }  // namespace flopcast

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "calibration/network_path.h"
+#include "models/layout.h"
 #include "sim/collective_kind.h"
 #include "sim/workload.h"
 #include "topology/cluster.h"
 #include "topology/group_load.h"
-#include "topology/process_groups.h"
 
 namespace flopcast {
 
@@ -28,8 +28,19 @@ enum class StepGroup : std::uint16_t {
   forward_previous,   // the previous stage to this
   backward_previous,  // this stage to the previous
   backward_next,      // the next stage to this
+  context,            // ranks that share a sequence
+  expert,             // ranks that hold different experts: tokens are exchanged
+  expert_tensor,      // ranks that hold parts of the same experts
+  expert_data,        // ranks that hold the same experts: their gradients and parameters
 };
-inline constexpr std::size_t kStepGroups = 8;
+inline constexpr std::size_t kStepGroups = 12;
+
+/// Who sends to whom in a group.
+enum class Hops : std::uint8_t {
+  ring,    // of channels, as NCCL's collectives send
+  direct,  // all-to-all
+  pairs,   // each to its successor by a send of its own; of two stages: the first to the second
+};
 
 /// One kind of communicator of one stage, or between two: all its copies act together, if the
 /// machine lets them. Rank r runs on GPU r.
@@ -38,7 +49,7 @@ struct GroupFamily {
   StepGroup slot{};
   std::vector<int> stages;  // of its members: one, the two of a pair in order, or all
   StepGroup second_slot{};  // of the second of a pair
-  LoadPattern pattern = LoadPattern::ring;
+  Hops hops = Hops::ring;
   bool latency_only = false;  // nothing of size travels in it
   std::size_t size = 1;       // members of one copy
   std::vector<GpuId> gpus{};  // of all copies, one after another
@@ -53,7 +64,7 @@ struct GroupFamily {
   }
 };
 
-std::vector<GroupFamily> group_families(const ParallelGrid& grid);
+std::vector<GroupFamily> group_families(const Layout& layout);
 
 /// Pipeline rank of each rank.
 std::vector<int> stage_of_ranks(const ParallelGrid& grid);
@@ -69,8 +80,13 @@ struct GroupFacts {
   friend auto operator<=>(const GroupFacts&, const GroupFacts&) = default;
 };
 
-/// `loads` is what the group puts on the links of the cluster.
-GroupFacts group_facts(const Cluster& cluster, std::span<const GpuId> gpus,
-                       std::span<const LinkLoad> loads);
+/// Bytes on links of the cluster per byte that a member sends.
+std::vector<LinkLoad> family_loads(const Cluster& cluster, const GroupFamily& family,
+                                   std::size_t copy);
+
+/// `loads` are those of the copy. Of pairs inside a stage: the one that crosses most, for which the
+/// others wait.
+GroupFacts family_facts(const Cluster& cluster, const GroupFamily& family, std::size_t copy,
+                        std::span<const LinkLoad> loads);
 
 }  // namespace flopcast

@@ -136,7 +136,7 @@ TEST_CASE("by stage, folded and rank by rank a step takes the same time") {
   Generator random(20240701);
   int jobs = 0;
   int alike = 0;
-  while (jobs < 700) {
+  while (jobs < 1000) {
     auto c = random_job(random);
     if (!c) continue;
     vary_cluster(random, *c);
@@ -166,7 +166,7 @@ TEST_CASE("by stage, folded and rank by rank a step takes the same time") {
 
 TEST_CASE("with slow GPUs and degraded links a folded step is that of all ranks") {
   Generator random(20240702);
-  for (int jobs = 0; jobs < 700;) {
+  for (int jobs = 0; jobs < 1000;) {
     auto c = random_job(random);
     if (!c) continue;
     vary_cluster(random, *c);

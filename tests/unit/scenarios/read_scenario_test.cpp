@@ -37,6 +37,7 @@ void collect(const Json& root, const Json& schema, const std::string& path,
   for (const Json& option : schema.value("anyOf", Json::array())) {
     collect(root, option, path, keys);
   }
+  if (schema.contains("items")) collect(root, schema.at("items"), path + "/*", keys);
   if (schema.contains("properties")) {
     CAPTURE(path);
     CHECK(schema.value("additionalProperties", true) == false);
