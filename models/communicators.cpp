@@ -52,8 +52,8 @@ struct Signature {
 /// One row per stage, family and class of links.
 class StageView {
  public:
-  StageView(const Cluster& cluster, const Layout& layout)
-      : cluster_(cluster), grid_(layout.grid), families_(group_families(layout)) {}
+  StageView(const Cluster& cluster, const Job& job)
+      : cluster_(cluster), grid_(job.layout.grid), families_(group_families(job)) {}
 
   Communicators build() && {
     add_stages();
@@ -195,8 +195,8 @@ class StageView {
 /// Every rank, communicator and link.
 class RankView {
  public:
-  RankView(const Cluster& cluster, const Layout& layout)
-      : cluster_(cluster), layout_(layout), grid_(layout.grid) {}
+  RankView(const Cluster& cluster, const Job& job)
+      : cluster_(cluster), job_(job), grid_(job.layout.grid) {}
 
   Communicators build() && {
     const auto world = static_cast<std::size_t>(grid_.world());
@@ -205,7 +205,7 @@ class RankView {
       out_.ranks.push_back(
           {.groups = no_groups(), .speed = cluster_.speed_of(static_cast<GpuId>(rank))});
     }
-    for (const GroupFamily& family : group_families(layout_)) {
+    for (const GroupFamily& family : group_families(job_)) {
       for (std::size_t copy = 0; copy < family.copies(); ++copy) add(family, copy);
     }
     for (std::uint32_t i = 0; i < cluster_.links().size(); ++i) {
@@ -250,7 +250,7 @@ class RankView {
   }
 
   const Cluster& cluster_;
-  const Layout& layout_;
+  const Job& job_;
   const ParallelGrid& grid_;
   std::map<GroupFacts, GroupId> first_alike_;
   std::vector<RankGroups> like_;  // by rank: the first groups with the facts of its own
@@ -259,10 +259,10 @@ class RankView {
 
 }  // namespace
 
-Communicators build_communicators(const Cluster& cluster, const Layout& layout, Ranks ranks) {
+Communicators build_communicators(const Cluster& cluster, const Job& job, Ranks ranks) {
   switch (ranks) {
-    case Ranks::by_stage: return StageView(cluster, layout).build();
-    case Ranks::all: return RankView(cluster, layout).build();
+    case Ranks::by_stage: return StageView(cluster, job).build();
+    case Ranks::all: return RankView(cluster, job).build();
   }
   return {};
 }

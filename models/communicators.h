@@ -59,6 +59,6 @@ struct Communicators {
   bool alike = true;              // the ranks of every row do the same at the same time
 };
 
-Communicators build_communicators(const Cluster& cluster, const Layout& layout, Ranks ranks);
+Communicators build_communicators(const Cluster& cluster, const Job& job, Ranks ranks);
 
 }  // namespace flopcast

@@ -95,19 +95,20 @@ std::array<GpuId, 2> slowest_pair(const Cluster& cluster, std::span<const GpuId>
 /// Collects the families of a grid.
 class Families {
  public:
-  explicit Families(const Layout& layout)
-      : layout_(layout),
-        grid_(layout.grid),
-        pipelines_(process_groups(layout.grid, GroupKind::pp)) {}
+  explicit Families(const Job& job)
+      : job_(job),
+        grid_(job.layout.grid),
+        pipelines_(process_groups(job.layout.grid, GroupKind::pp)) {}
 
   std::vector<GroupFamily> build() && {
     if (grid_.tp > 1) add_stage_groups(StepGroup::tensor, GroupKind::tp);
     if (grid_.dp * grid_.cp > 1) add_stage_groups(StepGroup::data, GroupKind::dp_cp);
     if (grid_.cp > 1) add_stage_groups(StepGroup::context, GroupKind::cp, context_hops());
-    add_experts();
+    if (job_.model.moe) add_experts();
     if (grid_.world() > 1) add_world();
     if (grid_.pp > 1) {
-      add_pairs("embedding", {0, grid_.pp - 1}, {StepGroup::embedding, StepGroup::embedding});
+      if (job_.model.tied_embeddings)
+        add_pairs("embedding", {0, grid_.pp - 1}, {StepGroup::embedding, StepGroup::embedding});
       add_hops();
     }
     return std::move(families_);
@@ -115,7 +116,7 @@ class Families {
 
  private:
   Hops context_hops() const {
-    switch (layout_.context) {
+    switch (job_.layout.context) {
       case ContextKind::ring: return Hops::pairs;
       case ContextKind::all_gather: return Hops::ring;
       case ContextKind::all_to_all: return Hops::direct;
@@ -161,7 +162,8 @@ class Families {
 
   /// Between neighbouring stages both ways; the last stage sends to the first under interleaving.
   void add_hops() {
-    for (int stage = 0; stage < grid_.pp; ++stage) {
+    const int hops = job_.layout.vpp > 1 ? grid_.pp : grid_.pp - 1;
+    for (int stage = 0; stage < hops; ++stage) {
       const int next = (stage + 1) % grid_.pp;
       add_hop(stage, next, {StepGroup::forward_next, StepGroup::forward_previous});
       add_hop(next, stage, {StepGroup::backward_previous, StepGroup::backward_next});
@@ -189,7 +191,7 @@ class Families {
     families_.push_back(std::move(family));
   }
 
-  const Layout& layout_;
+  const Job& job_;
   const ParallelGrid& grid_;
   std::vector<std::vector<int>> pipelines_;
   std::vector<GroupFamily> families_;
@@ -207,7 +209,7 @@ std::vector<int> stage_of_ranks(const ParallelGrid& grid) {
   return stage_of;
 }
 
-std::vector<GroupFamily> group_families(const Layout& layout) { return Families(layout).build(); }
+std::vector<GroupFamily> group_families(const Job& job) { return Families(job).build(); }
 
 std::vector<LinkLoad> family_loads(const Cluster& cluster, const GroupFamily& family,
                                    std::size_t copy) {

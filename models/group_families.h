@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "calibration/network_path.h"
-#include "models/layout.h"
+#include "models/training.h"
 #include "sim/collective_kind.h"
 #include "sim/workload.h"
 #include "topology/cluster.h"
@@ -64,7 +64,8 @@ struct GroupFamily {
   }
 };
 
-std::vector<GroupFamily> group_families(const Layout& layout);
+/// Those that the job uses.
+std::vector<GroupFamily> group_families(const Job& job);
 
 /// Pipeline rank of each rank.
 std::vector<int> stage_of_ranks(const ParallelGrid& grid);

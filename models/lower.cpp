@@ -74,7 +74,7 @@ std::optional<std::string> lowering_gap(const Job& job) {
 Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks ranks) {
   const Layout& layout = job.layout;
   Plan plan;
-  Communicators communicators = build_communicators(cluster, layout, ranks);
+  Communicators communicators = build_communicators(cluster, job, ranks);
   plan.padded_vocab =
       padded_vocab(job.model.vocab, job.training.framework.vocab_divisor, layout.grid.tp);
   plan.stages = split_layers(job.model, layout);

@@ -123,11 +123,11 @@ TEST_CASE("groups that lie differently have their own costs") {
 }
 
 TEST_CASE("every rank, communicator and link is a row") {
-  const Job job = small_job({.tp = 2, .dp = 2, .pp = 2, .etp = 2});
+  const Job job = small_job({.tp = 2, .dp = 2, .pp = 2});
   const Plan plan = plan_of(job, nodes_of(4, 2, FabricKind::single_switch), Ranks::all);
   CHECK(plan.workload.ranks.size() == 8);
-  // 4 tensor, 4 data, the world, 4 of embeddings, 4 pipelines with 2 hops each way.
-  CHECK(plan.workload.groups.size() == 4 + 4 + 1 + 4 + 4 * 4);
+  // 4 tensor, 4 data, the world, 4 pipelines with a hop each way.
+  CHECK(plan.workload.groups.size() == 4 + 4 + 1 + 4 * 2);
   CHECK(plan.workload.links.size() == 8 * 2 * 3);  // NVLink, PCIe and NIC of each GPU, both ways
   CHECK(plan.workload.programs.size() == 2);
   CHECK(class_sizes(folded(plan)) == Sizes{4, 4});
