@@ -78,6 +78,7 @@ std::vector<LinkLoad> ring_of_pairs(const Cluster& cluster, std::span<const GpuI
     }
   }
   std::vector<LinkLoad> loads;
+  loads.reserve(sums.size());
   for (const auto& [link, weight] : sums) loads.push_back({link, weight});
   return loads;
 }
