@@ -53,6 +53,7 @@ void replace(ProtocolRegimes& machine, const std::vector<FittedRegime>& found) {
 std::vector<FitRow> fit_rows(const ProtocolRegimes& machine, const PlacedTable& placed) {
   const std::vector<CollectivePoint> points = clean_points(placed.table);
   std::vector<FitRow> rows;
+  rows.reserve(points.size());
   for (const CollectivePoint& point : points) {
     rows.push_back(
         {.log_time = std::log(point.time.value),

@@ -11,19 +11,17 @@ namespace flopcast {
 namespace {
 
 // Parameters of one regime as the search sees them: multiples and sizes by their logarithms.
-enum Parameter : std::size_t {
-  kBase,
-  kHop,
-  kNetworkHop,
-  kBandwidth,
-  kRamp,
-  kSpread,
-  kCongestion,
-  kGrowth,
-  kGrowthSize,
-  kBias,
-  kParameters
-};
+constexpr std::size_t kBase = 0;
+constexpr std::size_t kHop = 1;
+constexpr std::size_t kNetworkHop = 2;
+constexpr std::size_t kBandwidth = 3;
+constexpr std::size_t kRamp = 4;
+constexpr std::size_t kSpread = 5;
+constexpr std::size_t kCongestion = 6;
+constexpr std::size_t kGrowth = 7;
+constexpr std::size_t kGrowthSize = 8;
+constexpr std::size_t kBias = 9;
+constexpr std::size_t kParameters = 10;
 using Vector = std::array<double, kParameters>;
 
 RegimeScale to_scale(const Vector& v) {

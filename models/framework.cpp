@@ -75,6 +75,7 @@ std::optional<Framework> framework_preset(std::string_view name) {
 
 std::vector<std::string_view> framework_names() {
   std::vector<std::string_view> names;
+  names.reserve(kPresets.size());
   for (const NamedPreset& preset : kPresets) names.push_back(preset.name);
   return names;
 }

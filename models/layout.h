@@ -34,9 +34,8 @@ struct Layout {
   int zero = 0;         // 0 none, 1 distributed optimizer, 2 + gradients, 3 + parameters
   bool sequence_parallel = false;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
-  int micro_batch_group = 0;  // interleaved: group size per virtual stage; 0 means pp
-  std::vector<int>
-      layers_per_stage{};  // explicit split, one entry per global stage; empty: even
+  int micro_batch_group = 0;            // interleaved: group size per virtual stage; 0 means pp
+  std::vector<int> layers_per_stage{};  // explicit split, one entry per global stage; empty: even
   bool account_embedding_in_split = false;  // Megatron: the embedding counts as a layer of stage 0
   bool account_loss_in_split = false;       // and the output layer as one of the last stage
 };

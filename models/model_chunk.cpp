@@ -48,8 +48,8 @@ class LayerBuilder {
 };
 
 std::vector<GradientBucket> cut_buckets(const OperatorContext& context,
-                                        const std::vector<RankTensor>& tensors, int chunk,
-                                        int pipeline_rank) {
+                                        const std::vector<RankTensor>& tensors,
+                                        const ChunkPlace& place) {
   const Training& training = context.training;
   const ParallelGrid& grid = context.layout.grid;
   const Bytes element = element_size(training.gradient_dtype);
@@ -62,8 +62,8 @@ std::vector<GradientBucket> cut_buckets(const OperatorContext& context,
   MegatronBucketOptions options{.overlap_grad_reduce = training.overlap_grad_reduce,
                                 .bucket_size = std::nullopt,
                                 .buckets = std::nullopt,
-                                .pp_rank = pipeline_rank,
-                                .chunk = chunk};
+                                .pp_rank = place.pipeline_rank,
+                                .chunk = place.chunk};
   if (training.bucket) options.bucket_size = static_cast<std::int64_t>(*training.bucket / element);
   const MegatronBucketing bucketing{
       .bucket_size = megatron_bucket_size(options, ranks, total_elements(tensors)),
@@ -111,11 +111,11 @@ std::int64_t replicated_elements(const Transformer& model, const StageContent& c
 
 }  // namespace
 
-ModelChunk build_chunk(const OperatorContext& context, const StageContent& content, int chunk,
-                       int pipeline_rank, ChunkGroups groups, CostTables& tables) {
+ModelChunk build_chunk(const OperatorContext& context, const StageContent& content,
+                       const ChunkPlace& place, CostTables& tables) {
   ModelChunk out;
   out.content = content;
-  LayerBuilder layers(context, groups.tensor, tables);
+  LayerBuilder layers(context, place.tensor, tables);
   const std::vector<RankTensor> tensors =
       rank_tensors(context.model, content, context.layout.grid, context.padded_vocab).dense;
   std::size_t tensor =
@@ -142,9 +142,8 @@ ModelChunk build_chunk(const OperatorContext& context, const StageContent& conte
   for (const RankTensor& shared : tensors) {
     if (shared.shared_embedding) out.tied_embedding += shared.elements;
   }
-  if (groups.data != kNoGroup) {
-    add_buckets(out, context, cut_buckets(context, tensors, chunk, pipeline_rank), groups.data,
-                tables);
+  if (place.data != kNoGroup) {
+    add_buckets(out, context, cut_buckets(context, tensors, place), place.data, tables);
   }
   return out;
 }

@@ -43,13 +43,16 @@ struct ModelChunk {
   std::vector<ChunkBucket> buckets;  // in the order in which backward fills them
 };
 
-/// `data_group` is kNoGroup without data parallelism; then there are no buckets to reduce.
-struct ChunkGroups {
+/// Which chunk of which rank, and the rank's groups. `data` is kNoGroup without data parallelism;
+/// then there are no buckets to reduce.
+struct ChunkPlace {
+  int chunk = 0;
+  int pipeline_rank = 0;
   GroupId tensor = kNoGroup;
   GroupId data = kNoGroup;
 };
 
-ModelChunk build_chunk(const OperatorContext& context, const StageContent& content, int chunk,
-                       int pipeline_rank, ChunkGroups groups, CostTables& tables);
+ModelChunk build_chunk(const OperatorContext& context, const StageContent& content,
+                       const ChunkPlace& place, CostTables& tables);
 
 }  // namespace flopcast

@@ -117,12 +117,15 @@ StageBuilder::StageBuilder(const StageInputs& inputs, int rank, CostTables& tabl
       context_{inputs.job.model, inputs.job.layout, inputs.job.training, inputs.padded_vocab},
       data_group_(group(StepGroup::data)),
       program_(kStepStreamNames.size()) {
-  const ChunkGroups groups{.tensor = group(StepGroup::tensor), .data = data_group_};
   const auto count = static_cast<std::size_t>(inputs.job.layout.vpp);
   for (std::size_t c = 0; c < count; ++c) {
     const int chunk = static_cast<int>(c);
     const StageContent& content = inputs.stages[static_cast<std::size_t>(stage_of(chunk))];
-    chunks_.push_back(build_chunk(context_, content, chunk, rank, groups, tables));
+    const ChunkPlace place{.chunk = chunk,
+                           .pipeline_rank = rank,
+                           .tensor = group(StepGroup::tensor),
+                           .data = data_group_};
+    chunks_.push_back(build_chunk(context_, content, place, tables));
     parameters_ += chunks_.back().parameters;
   }
   reduced_.assign(count, 0);
