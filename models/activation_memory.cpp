@@ -1,8 +1,9 @@
 #include "models/activation_memory.h"
 
 #include <algorithm>
+#include <utility>
 
-#include <numeric>
+#include "models/expert_routing.h"
 
 namespace flopcast {
 namespace {
@@ -55,37 +56,135 @@ Bytes core_attention_inside(const OperatorContext& context) {
 
 }  // namespace
 
-std::vector<SavedTensor> saved_tensors(const OperatorContext& context, std::int64_t /*layer*/) {
-  const Transformer& model = context.model;
-  const Widths w = widths_of(context);
-  const Bytes outside = bytes(w.sharded_tokens * w.hidden * w.element);
-  // torch's sequence parallel keeps the gathered input, Megatron gathers it again.
-  const bool keeps_shard =
-      context.layout.sequence_parallel && context.training.framework.regather_in_backward;
-  const double operand = linear_operand(context);
-  const double input_tokens = keeps_shard ? w.sharded_tokens : w.tokens;
-  const Bytes linear_input = bytes(input_tokens * w.hidden * operand);
-  const double ffn = w.tokens * static_cast<double>(model.ffn) / w.tp;
-  const Bytes mask = model.dropout ? bytes(w.sharded_tokens * w.hidden * kMaskSize) : bytes(0);
-  const Bytes statistics = bytes(w.sharded_tokens * kNormStatistics);
-  const double query = static_cast<double>(model.query_width()) / w.tp;
-  const double kv = static_cast<double>(model.kv_width()) / w.tp;
-  return {
-      {"input norm input", outside},
-      {"input norm statistics", statistics},
-      {"qkv input", linear_input},
-      {"queries, keys, values", bytes(w.tokens * (query + 2 * kv) * w.element)},
-      {"core attention", core_attention_inside(context)},
-      {"attention output", bytes(w.tokens * query * w.element)},
-      {"attention output input", copied_operand(context, w.tokens * query)},
-      {"attention dropout mask", mask},
-      {"MLP norm input", outside},
-      {"MLP norm statistics", statistics},
-      {"fc1 input", linear_input},
-      {"activation input", bytes((model.gated_mlp ? 2.0 : 1.0) * ffn * w.element)},
-      {"fc2 input", bytes(ffn * operand)},
-      {"MLP dropout mask", mask},
-  };
+namespace {
+
+/// Tensors of a layer, one after another.
+class SavedTensors {
+ public:
+  explicit SavedTensors(const OperatorContext& context)
+      : context_(context), w_(widths_of(context)), operand_(linear_operand(context)) {}
+
+  void attention();
+  void latent_attention();
+  void dense_mlp();
+  void experts();
+
+  std::vector<SavedTensor> take() && { return std::move(list_); }
+
+ private:
+  void add(std::string_view name, double size) { list_.push_back({name, bytes(size)}); }
+  void norm(std::string_view input, std::string_view statistics) {
+    add(input, w_.sharded_tokens * w_.hidden * w_.element);
+    add(statistics, w_.sharded_tokens * kNormStatistics);
+  }
+  /// torch's sequence parallel keeps the gathered input, Megatron gathers it again.
+  double linear_input(double width) const {
+    const bool keeps_shard =
+        context_.layout.sequence_parallel && context_.training.framework.regather_in_backward;
+    return (keeps_shard ? w_.sharded_tokens : w_.tokens) * width * operand_;
+  }
+  void core_attention(double output) {
+    add("core attention", core_attention_inside(context_).value);
+    add("attention output", output * w_.element);
+    add("attention output input", copied_operand(context_, output).value);
+    dropout_mask("attention dropout mask");
+  }
+  void dropout_mask(std::string_view name) {
+    add(name, context_.model.dropout ? w_.sharded_tokens * w_.hidden * kMaskSize : 0);
+  }
+  /// What lies between the two products of an MLP; `elements` are tokens times width.
+  void mlp_inside(std::string_view activation, std::string_view fc2, double elements) {
+    add(activation, (context_.model.gated_mlp ? 2 : 1) * elements * w_.element);
+    add(fc2, elements * operand_);
+  }
+
+  const OperatorContext& context_;
+  Widths w_;
+  double operand_;
+  std::vector<SavedTensor> list_;
+};
+
+void SavedTensors::attention() {
+  const Transformer& model = context_.model;
+  const double query = static_cast<double>(model.query_width()) / w_.tp;
+  const double kv = static_cast<double>(model.kv_width()) / w_.tp;
+  norm("input norm input", "input norm statistics");
+  add("qkv input", linear_input(w_.hidden));
+  add("queries, keys, values", w_.tokens * (query + 2 * kv) * w_.element);
+  core_attention(w_.tokens * query);
+}
+
+/// The latents are kept before and after their norms; keys and values of all heads are kept, not
+/// expanded again. Source: Megatron-LM d98e8a64, megatron/core/transformer/
+/// multi_latent_attention.py, without recomputation of the up projections.
+void SavedTensors::latent_attention() {
+  const Transformer& model = context_.model;
+  const LatentAttention& mla = *model.mla;
+  const double heads = static_cast<double>(model.heads) / w_.tp;
+  const auto qk_dim = static_cast<double>(model.qk_dim());
+  const auto v_dim = static_cast<double>(model.v_dim());
+  const auto q_rank = static_cast<double>(mla.q_rank);
+  const auto kv_rank = static_cast<double>(mla.kv_rank);
+  const double norms = mla.q_rank > 0 ? 2 : 1;
+  norm("input norm input", "input norm statistics");
+  add("down projections input", w_.sharded_tokens * w_.hidden * operand_);
+  if (mla.q_rank == 0 && w_.tokens > w_.sharded_tokens &&
+      !context_.training.framework.regather_in_backward) {
+    add("q input", linear_input(w_.hidden));
+  }
+  add("latents", w_.sharded_tokens * (q_rank + kv_rank) * w_.element);
+  add("latent norm statistics", norms * w_.sharded_tokens * kNormStatistics);
+  add("up projections input", linear_input(q_rank + kv_rank));
+  add("queries, keys, values", w_.tokens * heads * (2 * qk_dim + v_dim) * w_.element);
+  core_attention(w_.tokens * heads * v_dim);
+}
+
+void SavedTensors::dense_mlp() {
+  norm("MLP norm input", "MLP norm statistics");
+  add("fc1 input", linear_input(w_.hidden));
+  mlp_inside("activation input", "fc2 input",
+             w_.tokens * static_cast<double>(context_.model.ffn) / w_.tp);
+  dropout_mask("MLP dropout mask");
+}
+
+/// Routed tokens are kept where the products need them, once for each expert that they go to; what
+/// is sent is not kept. Probabilities multiply the hidden layer of an expert, so that its output
+/// is not kept either. Source: Megatron-LM d98e8a64, megatron/core/transformer/moe/experts.py.
+void SavedTensors::experts() {
+  const MixtureOfExperts& moe = *context_.model.moe;
+  const RoutedTokens routed = routed_tokens(context_);
+  const auto held = static_cast<double>(routed.per_expert * routed.experts);
+  const double width =
+      static_cast<double>(moe.expert_ffn) / static_cast<double>(context_.layout.grid.etp);
+  const double fp32 = element_size(DataType::fp32).value;
+  norm("MLP norm input", "MLP norm statistics");
+  add("router input", w_.sharded_tokens * w_.hidden * w_.element);
+  add("router scores", w_.sharded_tokens * static_cast<double>(moe.experts) * fp32);
+  add("expert fc1 input", held * w_.hidden * operand_);
+  mlp_inside("expert activation input", "expert fc2 input", held * width);
+  add("expert probabilities", held * fp32);
+  if (moe.shared_ffn > 0) {
+    mlp_inside("shared activation input", "shared fc2 input",
+               w_.tokens * static_cast<double>(moe.shared_ffn) / w_.tp);
+  }
+  dropout_mask("MLP dropout mask");
+}
+
+}  // namespace
+
+std::vector<SavedTensor> saved_tensors(const OperatorContext& context, std::int64_t layer) {
+  SavedTensors saved(context);
+  if (context.model.mla) {
+    saved.latent_attention();
+  } else {
+    saved.attention();
+  }
+  if (context.model.has_experts(layer)) {
+    saved.experts();
+  } else {
+    saved.dense_mlp();
+  }
+  return std::move(saved).take();
 }
 
 namespace {

@@ -30,6 +30,10 @@ std::string_view name_of(StepGroup slot) {
     case StepGroup::forward_previous: return "forward";
     case StepGroup::backward_previous: return "backward";
     case StepGroup::backward_next: return "backward";
+    case StepGroup::context: return "context";
+    case StepGroup::expert: return "expert";
+    case StepGroup::expert_tensor: return "expert tensor";
+    case StepGroup::expert_data: return "expert data";
   }
   return {};
 }
@@ -94,9 +98,11 @@ class Builder {
     for (auto& slots : out_.by_stage) slots.fill(kNoGroup);
   }
 
-  Communicators build() && {
+  Communicators build(ContextKind context) && {
     if (grid_.tp > 1) add_stage_groups(StepGroup::tensor, GroupKind::tp);
     if (grid_.dp * grid_.cp > 1) add_stage_groups(StepGroup::data, GroupKind::dp_cp);
+    add_context(context);
+    add_experts();
     if (grid_.world() > 1) add_world();
     if (grid_.pp > 1) {
       add_embedding();
@@ -107,18 +113,63 @@ class Builder {
   }
 
  private:
-  void add_stage_groups(StepGroup slot, GroupKind kind) {
+  void add_context(ContextKind context) {
+    if (grid_.cp == 1) return;
+    switch (context) {
+      case ContextKind::ring:
+        add_stage_groups(StepGroup::context, GroupKind::cp, Hops::pairs);
+        return;
+      case ContextKind::all_gather: add_stage_groups(StepGroup::context, GroupKind::cp); return;
+      case ContextKind::all_to_all:
+        add_stage_groups(StepGroup::context, GroupKind::cp, Hops::direct);
+        return;
+    }
+  }
+
+  /// Where the expert grid is the dense one its data group has nothing of its own to reduce.
+  void add_experts() {
+    if (grid_.ep > 1) add_stage_groups(StepGroup::expert, GroupKind::ep, Hops::direct);
+    if (grid_.etp > 1) add_stage_groups(StepGroup::expert_tensor, GroupKind::etp);
+    const bool apart = grid_.ep > 1 || grid_.etp != grid_.tp;
+    if (apart && grid_.edp() > 1) add_stage_groups(StepGroup::expert_data, GroupKind::edp);
+  }
+
+  enum class Hops : std::uint8_t {
+    ring,    // of channels, as NCCL's collectives send
+    direct,  // all-to-all
+    pairs,   // each to its successor by a send of its own
+  };
+
+  void add_stage_groups(StepGroup slot, GroupKind kind, Hops hops = Hops::ring) {
     std::vector<Activity> by_stage(static_cast<std::size_t>(grid_.pp));
     for (std::vector<int>& ranks : process_groups(grid_, kind)) {
       const int stage = stage_of_[static_cast<std::size_t>(ranks.front())];
-      by_stage[static_cast<std::size_t>(stage)].copies.push_back(std::move(ranks));
+      add_copies(by_stage[static_cast<std::size_t>(stage)].copies, std::move(ranks), hops);
     }
     for (int stage = 0; stage < grid_.pp; ++stage) {
       Activity& activity = by_stage[static_cast<std::size_t>(stage)];
       activity.slot = slot;
+      if (hops == Hops::direct) activity.pattern = LoadPattern::direct;
+      if (hops == Hops::pairs) activity.pattern = LoadPattern::pair;
       const std::string name = std::string(name_of(slot)) + " stage " + std::to_string(stage);
       const GroupId group = add(std::move(activity), name, {RankId{static_cast<unsigned>(stage)}});
       place(stage, slot, group);
+    }
+  }
+
+  /// The pair that crosses most comes first: it stands for the others, which wait for it.
+  void add_copies(std::vector<std::vector<int>>& copies, std::vector<int> ranks, Hops hops) const {
+    if (hops != Hops::pairs) {
+      copies.push_back(std::move(ranks));
+      return;
+    }
+    const auto crosses = [this](const std::vector<int>& pair) {
+      return slowest_tier(cluster_, gpus_of(pair));
+    };
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      std::vector<int> pair{ranks[i], ranks[(i + 1) % ranks.size()]};
+      const bool slower = !copies.empty() && crosses(pair) > crosses(copies.front());
+      copies.insert(slower ? copies.begin() : copies.end(), std::move(pair));
     }
   }
 
@@ -258,8 +309,9 @@ class Builder {
 
 }  // namespace
 
-Communicators build_communicators(const Cluster& cluster, const ParallelGrid& grid) {
-  return Builder(cluster, grid).build();
+Communicators build_communicators(const Cluster& cluster, const ParallelGrid& grid,
+                                  ContextKind context) {
+  return Builder(cluster, grid).build(context);
 }
 
 }  // namespace flopcast

@@ -30,8 +30,12 @@ enum class StepGroup : std::uint16_t {
   forward_previous,   // the previous stage to this
   backward_previous,  // this stage to the previous
   backward_next,      // the next stage to this
+  context,            // ranks that share a sequence
+  expert,             // ranks that hold different experts: tokens are exchanged
+  expert_tensor,      // ranks that hold parts of the same experts
+  expert_data,        // ranks that hold the same experts: their gradients and parameters
 };
-inline constexpr std::size_t kStepGroups = 8;
+inline constexpr std::size_t kStepGroups = 12;
 
 /// How one communicator lies on the machine.
 struct GroupFacts {
@@ -55,6 +59,8 @@ struct Communicators {
 };
 
 /// One row of ranks per pipeline rank: RankId p stands for all ranks of pipeline rank p.
-Communicators build_communicators(const Cluster& cluster, const ParallelGrid& grid);
+/// `context` decides how ranks that share a sequence send: in a ring of pairs or all together.
+Communicators build_communicators(const Cluster& cluster, const ParallelGrid& grid,
+                                  ContextKind context = ContextKind::ring);
 
 }  // namespace flopcast

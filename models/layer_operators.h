@@ -1,7 +1,7 @@
 #pragma once
 
 // The work of one micro-batch on one rank, operator by operator, with the shapes that remain after
-// tensor, sequence and context parallel splitting. Order is the order of issue on the GPU.
+// tensor, sequence, context and expert parallel splitting. Order is the order of issue on the GPU.
 
 #include <cstdint>
 #include <string_view>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "calibration/profile.h"
+#include "models/communicators.h"
 #include "models/training.h"
 #include "models/transformer.h"
 
@@ -24,22 +25,26 @@ struct MemoryCall {
   Bytes moved;  // read and written
 };
 
-/// A collective of the tensor-parallel group. `size` is the whole buffer as nccl-tests counts it.
-struct TensorCall {
+/// A collective inside the layer: of the tensor, context, expert or expert-tensor group. `size` is
+/// the whole buffer as nccl-tests counts it.
+struct GroupCall {
   CollectiveKind kind{};
   Bytes size;
-  bool beside = false;  // runs beside the compute that follows, up to the next Join
+  bool beside = false;  // runs beside the compute that follows, up to the next Join of the group
+  StepGroup group = StepGroup::tensor;
 };
 
-/// Compute goes on only when the collectives that run beside it have ended.
-struct Join {};
+/// Compute goes on only when the collectives of the group that run beside it have ended.
+struct Join {
+  StepGroup group = StepGroup::tensor;
+};
 
 enum class OperatorPhase : std::uint8_t { forward, data_gradient, weight_gradient, recompute };
 
 struct Operator {
   std::string_view name;
   OperatorPhase phase = OperatorPhase::forward;
-  std::variant<GemmShape, AttentionCall, MemoryCall, TensorCall, Join> work;
+  std::variant<GemmShape, AttentionCall, MemoryCall, GroupCall, Join> work;
 };
 
 /// What the operators of a rank depend on.

@@ -28,11 +28,19 @@ enum class ScheduleKind : std::uint8_t {
   dualpipe_v,
 };
 
+/// How ranks that share a sequence get at each other's keys and values.
+enum class ContextKind : std::uint8_t {
+  ring,        // sends round a ring, beside attention ("p2p")
+  all_gather,  // before attention
+  all_to_all,  // heads for sequence and back (Ulysses)
+};
+
 struct Layout {
   ParallelGrid grid{};  // tp cp ep dp pp etp and the rank order
   int vpp = 1;          // virtual pipeline: model chunks per rank
   int zero = 0;         // 0 none, 1 distributed optimizer, 2 + gradients, 3 + parameters
   bool sequence_parallel = false;
+  ContextKind context = ContextKind::ring;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   int micro_batch_group = 0;            // interleaved: group size per virtual stage; 0 means pp
   std::vector<int> layers_per_stage{};  // explicit split, one entry per global stage; empty: even

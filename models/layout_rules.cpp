@@ -37,6 +37,11 @@ std::int64_t LayoutCase::stages() const {
 
 namespace {
 
+/// Latent attention expands keys and values to all heads.
+std::int64_t heads_to_exchange(const LayoutCase& c) {
+  return c.model.mla ? c.model.heads : c.model.kv_heads;
+}
+
 constexpr LayoutRule kWorldRules[] = {
     {LayoutKey::tp, [](const LayoutCase& c) { return c.gpus % c.grid().tp != 0; },
      [](const LayoutCase& c) {
@@ -118,6 +123,16 @@ constexpr LayoutRule kTensorRules[] = {
      [](const LayoutCase& c) {
        return fmt::format("sequence = {} does not split into 2 * cp = {} pieces", c.batch.sequence,
                           product({2, c.grid().cp}));
+     }},
+    // Each rank gets whole heads of the full sequence.
+    {LayoutKey::cp,
+     [](const LayoutCase& c) {
+       return c.grid().cp > 1 && c.layout.context == ContextKind::all_to_all &&
+              heads_to_exchange(c) % product({c.grid().tp, c.grid().cp}) != 0;
+     },
+     [](const LayoutCase& c) {
+       return fmt::format("tp * cp = {} * {} does not divide the {} key-value heads (cp_kind a2a)",
+                          c.grid().tp, c.grid().cp, heads_to_exchange(c));
      }},
     // With tp = 1 Megatron turns sequence_parallel off: legal, without effect.
     {LayoutKey::sequence,

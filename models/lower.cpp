@@ -19,10 +19,13 @@ bool can_lower(ScheduleKind kind) {
 }  // namespace
 
 std::optional<std::string> lowering_gap(const Job& job) {
-  if (job.model.moe) return "models with experts (mixture of experts) are not simulated yet";
-  if (job.model.mla) return "multi-head latent attention is not simulated yet";
   if (job.model.mtp_layers > 0) return "multi-token prediction is not simulated yet";
-  if (job.layout.grid.cp > 1) return "context parallelism (cp > 1) is not simulated yet";
+  if (job.layout.grid.cp > 1 && job.model.sliding_window > 0) {
+    return "context parallelism (cp > 1) of sliding-window attention is not simulated yet";
+  }
+  if (job.layout.grid.cp > 1 && !job.training.framework.fused_attention) {
+    return "context parallelism (cp > 1) without fused attention is not simulated yet";
+  }
   if (job.layout.zero > 2) return "ZeRO stage 3 is not simulated yet; stages 0 to 2 are";
   if (job.layout.zero == 2 && job.training.framework.reduces_each_micro_batch) {
     return "ZeRO stage 2 of DeepSpeed, which reduces gradients after every micro-batch, is not "
@@ -39,7 +42,7 @@ std::optional<std::string> lowering_gap(const Job& job) {
 Plan lower(const Job& job, const Cluster& cluster, const Profile& profile) {
   const Layout& layout = job.layout;
   Plan plan;
-  Communicators communicators = build_communicators(cluster, layout.grid);
+  Communicators communicators = build_communicators(cluster, layout.grid, layout.context);
   plan.padded_vocab =
       padded_vocab(job.model.vocab, job.training.framework.vocab_divisor, layout.grid.tp);
   plan.stages = split_layers(job.model, layout);

@@ -1,6 +1,9 @@
 #include "models/model_chunk.h"
 
+#include <algorithm>
+#include <functional>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "models/activation_memory.h"
@@ -15,11 +18,12 @@ std::int64_t whole_bytes(Bytes size) { return static_cast<std::int64_t>(size.val
 /// Builds layers; equal ones are timed once.
 class LayerBuilder {
  public:
-  LayerBuilder(const OperatorContext& context, GroupId tensor_group, CostTables& tables)
-      : context_(context), tensor_group_(tensor_group), tables_(tables) {}
+  LayerBuilder(const OperatorContext& context, const RankGroups& groups, CostTables& tables)
+      : context_(context), groups_(groups), tables_(tables) {}
 
   ChunkLayer build(std::int64_t layer, std::int64_t in_chunk) {
-    const std::pair key{fully_recomputed(context_.training.recompute, in_chunk), slides(layer)};
+    const std::tuple key{fully_recomputed(context_.training.recompute, in_chunk), slides(layer),
+                         context_.model.has_experts(layer)};
     const auto known = made_.find(key);
     if (known != made_.end()) return known->second;
     ChunkLayer out{.forward = timed_here(layer_forward(context_, layer)),
@@ -32,7 +36,7 @@ class LayerBuilder {
   }
 
   TimedOperators timed_here(const std::vector<Operator>& operators) {
-    return timed(operators, context_.training, tensor_group_, tables_);
+    return timed(operators, context_.training, groups_, tables_);
   }
 
  private:
@@ -42,46 +46,56 @@ class LayerBuilder {
   }
 
   const OperatorContext& context_;
-  GroupId tensor_group_;
+  const RankGroups& groups_;
   CostTables& tables_;
-  std::map<std::pair<bool, bool>, ChunkLayer> made_;
+  std::map<std::tuple<bool, bool, bool>, ChunkLayer> made_;
+};
+
+/// Gradients that one group reduces.
+struct ReducedTensors {
+  StepGroup group;
+  std::int64_t ranks;
+  const std::vector<RankTensor>& tensors;
 };
 
 std::vector<GradientBucket> cut_buckets(const OperatorContext& context,
-                                        const std::vector<RankTensor>& tensors,
-                                        const ChunkPlace& place) {
+                                        const ReducedTensors& reduced, ChunkPlace place) {
   const Training& training = context.training;
-  const ParallelGrid& grid = context.layout.grid;
   const Bytes element = element_size(training.gradient_dtype);
   if (training.framework.ddp_buckets) {
     DdpBucketing bucketing{.element_size = element};
     if (training.bucket) bucketing.cap = bucketing.first_cap = *training.bucket;
-    return ddp_gradient_buckets(tensors, bucketing);
+    return ddp_gradient_buckets(reduced.tensors, bucketing);
   }
-  const std::int64_t ranks = static_cast<std::int64_t>(grid.dp) * grid.cp;
   MegatronBucketOptions options{.overlap_grad_reduce = training.overlap_grad_reduce,
                                 .bucket_size = std::nullopt,
                                 .buckets = std::nullopt,
                                 .pp_rank = place.pipeline_rank,
                                 .chunk = place.chunk};
   if (training.bucket) options.bucket_size = static_cast<std::int64_t>(*training.bucket / element);
+  // The size follows dp * cp for experts as well: Megatron-LM d98e8a64,
+  // distributed/distributed_data_parallel.py.
+  const std::int64_t data_parallel =
+      static_cast<std::int64_t>(context.layout.grid.dp) * context.layout.grid.cp;
   const MegatronBucketing bucketing{
-      .bucket_size = megatron_bucket_size(options, ranks, total_elements(tensors)),
+      .bucket_size = megatron_bucket_size(options, data_parallel, total_elements(reduced.tensors)),
       .distributed_optimizer = context.layout.zero >= 1,
-      .data_parallel = ranks};
-  return megatron_gradient_buckets(tensors, bucketing);
+      .data_parallel = reduced.ranks};
+  return megatron_gradient_buckets(reduced.tensors, bucketing);
 }
 
-void add_buckets(ModelChunk& out, const OperatorContext& context,
-                 const std::vector<GradientBucket>& cut, GroupId group, CostTables& tables) {
+std::vector<ChunkBucket> time_buckets(const OperatorContext& context,
+                                      const std::vector<GradientBucket>& cut, StepGroup slot,
+                                      GroupId group, CostTables& tables) {
   const Training& training = context.training;
   const bool sharded = context.layout.zero >= 1;
   const bool scatters = sharded && !training.framework.zero_all_reduces;
   const CollectiveKind reduction =
       scatters ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
+  std::vector<ChunkBucket> out;
   for (const GradientBucket& bucket : cut) {
     const double elements = static_cast<double>(bucket.padded);
-    ChunkBucket row{.first_tensor = bucket.first};
+    ChunkBucket row{.first_tensor = bucket.first, .group = slot};
     row.reduce = tables.transfer(reduction, elements * element_size(training.gradient_dtype), group,
                                  StepCategory::gradient);
     if (sharded) {
@@ -89,8 +103,9 @@ void add_buckets(ModelChunk& out, const OperatorContext& context,
                                    elements * element_size(training.parameter_dtype), group,
                                    StepCategory::parameter);
     }
-    out.buckets.push_back(row);
+    out.push_back(row);
   }
+  return out;
 }
 
 /// Parameters that every tensor-parallel rank holds: norms, biases of row-parallel layers.
@@ -109,24 +124,78 @@ std::int64_t replicated_elements(const Transformer& model, const StageContent& c
   return sum;
 }
 
+/// Tensors of a chunk and where each of its layers begins among them.
+struct ChunkTensors {
+  StageTensors all;
+  std::vector<std::size_t> dense_begin;   // by layer of the chunk, and the head
+  std::vector<std::size_t> expert_begin;  // by layer of the chunk, and the end
+};
+
+ChunkTensors chunk_tensors(const OperatorContext& context, const StageContent& content) {
+  const Transformer& model = context.model;
+  const ParallelGrid& grid = context.layout.grid;
+  ChunkTensors out;
+  out.all = rank_tensors(model, content, grid, context.padded_vocab);
+  std::size_t dense =
+      content.embedding ? embedding_parameters(model, context.padded_vocab).size() : 0;
+  std::size_t expert = 0;
+  for (std::int64_t i = 0; i < content.layers; ++i) {
+    const StageContent layer{.first_layer = content.first_layer + i, .layers = 1};
+    const StageTensors tensors = rank_tensors(model, layer, grid, context.padded_vocab);
+    out.dense_begin.push_back(dense);
+    out.expert_begin.push_back(expert);
+    dense += tensors.dense.size();
+    expert += tensors.expert.size();
+  }
+  out.dense_begin.push_back(dense);
+  out.expert_begin.push_back(expert);
+  return out;
+}
+
+/// A bucket of expert gradients is complete with the layer in which it begins.
+void place_expert_buckets(std::vector<ChunkBucket>& buckets, const ChunkTensors& tensors) {
+  for (ChunkBucket& bucket : buckets) {
+    const auto after = std::ranges::upper_bound(tensors.expert_begin, bucket.first_tensor);
+    const auto layer = static_cast<std::size_t>(after - tensors.expert_begin.begin()) - 1;
+    bucket.first_tensor = tensors.dense_begin[layer];
+  }
+}
+
+/// Dense and expert gradients in the order in which backward completes them.
+std::vector<ChunkBucket> chunk_buckets(const OperatorContext& context, const ChunkTensors& tensors,
+                                       ChunkPlace place, const RankGroups& groups,
+                                       CostTables& tables) {
+  const ParallelGrid& grid = context.layout.grid;
+  std::vector<ChunkBucket> out;
+  const auto timed_buckets = [&](const ReducedTensors& reduced) {
+    const GroupId group = groups[static_cast<std::size_t>(reduced.group)];
+    if (group == kNoGroup) return std::vector<ChunkBucket>{};
+    return time_buckets(context, cut_buckets(context, reduced, place), reduced.group, group,
+                        tables);
+  };
+  out = timed_buckets(
+      {StepGroup::data, static_cast<std::int64_t>(grid.dp) * grid.cp, tensors.all.dense});
+  std::vector<ChunkBucket> experts =
+      timed_buckets({StepGroup::expert_data, grid.edp(), tensors.all.expert});
+  place_expert_buckets(experts, tensors);
+  out.insert(out.end(), experts.begin(), experts.end());
+  std::ranges::stable_sort(out, std::greater{}, &ChunkBucket::first_tensor);
+  return out;
+}
+
 }  // namespace
 
 ModelChunk build_chunk(const OperatorContext& context, const StageContent& content,
-                       const ChunkPlace& place, CostTables& tables) {
+                       ChunkPlace place, const RankGroups& groups, CostTables& tables) {
   ModelChunk out;
   out.content = content;
-  LayerBuilder layers(context, place.tensor, tables);
-  const std::vector<RankTensor> tensors =
-      rank_tensors(context.model, content, context.layout.grid, context.padded_vocab).dense;
-  std::size_t tensor =
-      content.embedding ? embedding_parameters(context.model, context.padded_vocab).size() : 0;
+  LayerBuilder layers(context, groups, tables);
+  const ChunkTensors tensors = chunk_tensors(context, content);
   for (std::int64_t i = 0; i < content.layers; ++i) {
-    const std::int64_t layer = content.first_layer + i;
-    out.layers.push_back(layers.build(layer, i));
-    out.layers.back().first_tensor = tensor;
-    tensor += layer_parameters(context.model, layer).size();
+    out.layers.push_back(layers.build(content.first_layer + i, i));
+    out.layers.back().first_tensor = tensors.dense_begin[static_cast<std::size_t>(i)];
   }
-  out.head_tensor = tensor;
+  out.head_tensor = tensors.dense_begin.back();
   if (content.embedding) {
     out.embedding_forward = layers.timed_here(embedding_forward(context));
     out.embedding_backward = layers.timed_here(embedding_backward(context));
@@ -137,14 +206,13 @@ ModelChunk build_chunk(const OperatorContext& context, const StageContent& conte
     out.head_backward = layers.timed_here(head_backward(context));
     out.saved_by_ends += whole_bytes(saved_by_head(context));
   }
-  out.parameters = total_elements(tensors);
+  out.expert_parameters = total_elements(tensors.all.expert);
+  out.parameters = total_elements(tensors.all.dense) + out.expert_parameters;
   out.replicated = replicated_elements(context.model, content, context.padded_vocab);
-  for (const RankTensor& shared : tensors) {
+  for (const RankTensor& shared : tensors.all.dense) {
     if (shared.shared_embedding) out.tied_embedding += shared.elements;
   }
-  if (place.data != kNoGroup) {
-    add_buckets(out, context, cut_buckets(context, tensors, place), place.data, tables);
-  }
+  out.buckets = chunk_buckets(context, tensors, place, groups, tables);
   return out;
 }
 

@@ -19,13 +19,14 @@ struct ChunkLayer {
   TimedOperators backward;
   std::int64_t saved = 0;        // bytes from forward to backward of a micro-batch
   std::int64_t restored = 0;     // bytes that recompute brings back meanwhile
-  std::size_t first_tensor = 0;  // in registration order
+  std::size_t first_tensor = 0;  // in registration order of the dense tensors
 };
 
 struct ChunkBucket {
-  TransferId reduce{};           // gradients
-  TransferId gather{};           // parameters; only with the distributed optimizer
-  std::size_t first_tensor = 0;  // complete when the gradient of this one is there
+  TransferId reduce{};                // gradients
+  TransferId gather{};                // parameters; only with the distributed optimizer
+  std::size_t first_tensor = 0;       // complete when the gradient of this one is there
+  StepGroup group = StepGroup::data;  // or that of the experts
 };
 
 struct ModelChunk {
@@ -35,24 +36,24 @@ struct ModelChunk {
   TimedOperators embedding_backward;
   TimedOperators head_forward;
   TimedOperators head_backward;
-  std::int64_t saved_by_ends = 0;    // bytes: logits, masks
-  std::int64_t parameters = 0;       // elements on one rank
-  std::int64_t replicated = 0;       // of them on every tensor-parallel rank
-  std::int64_t tied_embedding = 0;   // of them shared by first and last stage
-  std::size_t head_tensor = 0;       // first tensor of the head
-  std::vector<ChunkBucket> buckets;  // in the order in which backward fills them
+  std::int64_t saved_by_ends = 0;      // bytes: logits, masks
+  std::int64_t parameters = 0;         // elements on one rank
+  std::int64_t expert_parameters = 0;  // of them reduced over the experts' own data group
+  std::int64_t replicated = 0;         // of them on every tensor-parallel rank
+  std::int64_t tied_embedding = 0;     // of them shared by first and last stage
+  std::size_t head_tensor = 0;         // first tensor of the head
+  std::vector<ChunkBucket> buckets;    // in the order in which backward fills them
 };
 
-/// Which chunk of which rank, and the rank's groups. `data` is kNoGroup without data parallelism;
-/// then there are no buckets to reduce.
+/// Which chunk of which rank: Megatron cuts the gradients of the first chunk of the first stage
+/// only.
 struct ChunkPlace {
   int chunk = 0;
   int pipeline_rank = 0;
-  GroupId tensor = kNoGroup;
-  GroupId data = kNoGroup;
 };
 
+/// Without data parallelism there are no buckets to reduce.
 ModelChunk build_chunk(const OperatorContext& context, const StageContent& content,
-                       const ChunkPlace& place, CostTables& tables);
+                       ChunkPlace place, const RankGroups& groups, CostTables& tables);
 
 }  // namespace flopcast

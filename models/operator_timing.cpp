@@ -32,6 +32,31 @@ std::optional<TimeEstimate> compute_time(const Operator& op, DataType precision,
   return std::nullopt;
 }
 
+/// What the collectives inside a layer are charged to, and the stream that they run on.
+StepCategory category_of(StepGroup group) {
+  switch (group) {
+    case StepGroup::tensor: return StepCategory::tensor;
+    case StepGroup::context: return StepCategory::context;
+    case StepGroup::expert:
+    case StepGroup::expert_tensor: return StepCategory::expert;
+    case StepGroup::data:
+    case StepGroup::expert_data:
+    case StepGroup::world:
+    case StepGroup::embedding:
+    case StepGroup::forward_next:
+    case StepGroup::forward_previous:
+    case StepGroup::backward_previous:
+    case StepGroup::backward_next: break;
+  }
+  FLOPCAST_CHECK(false, "the other groups are not of a layer");
+}
+
+std::size_t stream_of(StepCategory category) {
+  if (category == StepCategory::context) return index_of(StepStream::context);
+  if (category == StepCategory::expert) return index_of(StepStream::expert);
+  return index_of(StepStream::tensor);
+}
+
 double compute_share(const Profile& profile, CollectiveKind kind, const GroupFacts& facts) {
   const ComputeShare& share = profile.network.compute_share;
   if (kind == CollectiveKind::send_recv) return share.point_to_point;
@@ -97,7 +122,7 @@ void CostTables::finish(Workload& workload) && {
 }
 
 TimedOperators timed(const std::vector<Operator>& operators, const Training& training,
-                     GroupId tensor_group, CostTables& tables) {
+                     const RankGroups& groups, CostTables& tables) {
   using Kind = TimedOperators::Item::Kind;
   TimedOperators out;
   Seconds host;
@@ -110,14 +135,15 @@ TimedOperators timed(const std::vector<Operator>& operators, const Training& tra
       device += estimate->time;
       const KernelId kernel = tables.kernel(*estimate, category);
       out.items.push_back({Kind::kernel, index_of(kernel), category, label});
-    } else if (const auto* call = std::get_if<TensorCall>(&op.work)) {
-      const TransferId transfer =
-          tables.transfer(call->kind, call->size, tensor_group, StepCategory::tensor);
+    } else if (const auto* call = std::get_if<GroupCall>(&op.work)) {
+      const GroupId group = groups[static_cast<std::size_t>(call->group)];
+      const StepCategory charged = category_of(call->group);
+      const TransferId transfer = tables.transfer(call->kind, call->size, group, charged);
       if (!call->beside) device += tables.solo_time(transfer);
       out.items.push_back({call->beside ? Kind::beside : Kind::collective, index_of(transfer),
-                           StepCategory::tensor, label});
-    } else {
-      out.items.push_back({Kind::join, 0, StepCategory::tensor, label});
+                           charged, label, call->group});
+    } else if (const auto* join = std::get_if<Join>(&op.work)) {
+      out.items.push_back({Kind::join, 0, category_of(join->group), label, join->group});
     }
     out.executed += executed_flops(op);
     if (op.phase == OperatorPhase::recompute) out.recomputed += executed_flops(op);
@@ -134,22 +160,22 @@ TimedOperators timed(const std::vector<Operator>& operators, const Training& tra
 void append(ProgramBuilder& program, const TimedOperators& work) {
   using Kind = TimedOperators::Item::Kind;
   constexpr std::size_t compute = index_of(StepStream::compute);
-  constexpr std::size_t tensor = index_of(StepStream::tensor);
-  constexpr auto slot = static_cast<std::uint16_t>(StepGroup::tensor);
   for (const TimedOperators::Item& item : work.items) {
+    const std::size_t stream = stream_of(item.category);
+    const auto slot = static_cast<std::uint16_t>(item.group);
     const CategoryId category = id_of(item.category);
     switch (item.kind) {
       case Kind::kernel: program.compute(compute, KernelId{item.row}, category, item.label); break;
       case Kind::collective:
-        program.order(compute, tensor);
-        program.collective(tensor, slot, TransferId{item.row}, category, item.label);
-        program.order(tensor, compute);
+        program.order(compute, stream);
+        program.collective(stream, slot, TransferId{item.row}, category, item.label);
+        program.order(stream, compute);
         break;
       case Kind::beside:
-        program.order(compute, tensor);
-        program.collective(tensor, slot, TransferId{item.row}, category, item.label);
+        program.order(compute, stream);
+        program.collective(stream, slot, TransferId{item.row}, category, item.label);
         break;
-      case Kind::join: program.order(tensor, compute); break;
+      case Kind::join: program.order(stream, compute); break;
     }
   }
 }

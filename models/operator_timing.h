@@ -27,10 +27,13 @@ enum class StepStream : std::uint8_t {
   backward_send,
   backward_recv,
   data,
+  context,
+  expert,
 };
-inline constexpr std::array<std::string_view, 7> kStepStreamNames{
-    "compute",          "tensor parallel",  "pp forward send", "pp forward recv",
-    "pp backward send", "pp backward recv", "data parallel"};
+inline constexpr std::array<std::string_view, 9> kStepStreamNames{
+    "compute",         "tensor parallel",  "pp forward send",
+    "pp forward recv", "pp backward send", "pp backward recv",
+    "data parallel",   "context parallel", "expert parallel"};
 
 constexpr std::size_t index_of(StepStream stream) { return static_cast<std::size_t>(stream); }
 
@@ -71,13 +74,17 @@ class CostTables {
   std::array<Evidence, kStepCategoryNames.size()> evidence_;
 };
 
-/// A stretch of one rank's work, ready to append: compute and tensor-parallel collectives in order.
+/// The groups of one rank, by StepGroup.
+using RankGroups = std::array<GroupId, kStepGroups>;
+
+/// A stretch of one rank's work, ready to append: compute and the collectives inside it in order.
 struct TimedOperators {
   struct Item {
     enum class Kind : std::uint8_t { kernel, collective, beside, join } kind;
     std::uint32_t row = 0;  // KernelId or TransferId
     StepCategory category{};
     LabelId label{};
+    StepGroup group = StepGroup::tensor;  // of collective, beside, join
   };
   std::vector<Item> items;
   Flops executed;    // matrix products and attention
@@ -86,7 +93,7 @@ struct TimedOperators {
 
 /// With the time that the GPU waits where the host needs longer to issue the stretch.
 TimedOperators timed(const std::vector<Operator>& operators, const Training& training,
-                     GroupId tensor_group, CostTables& tables);
+                     const RankGroups& groups, CostTables& tables);
 
 void append(ProgramBuilder& program, const TimedOperators& work);
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "models/expert_routing.h"
 #include "models/model_chunk.h"
 #include "models/parameters.h"
 #include "sim/check.h"
@@ -47,12 +48,14 @@ class StageBuilder {
   void await_parameters(int chunk, std::size_t end_tensor);
   void reduce_completed(int chunk, std::size_t completed_tensor);
   void reduce_rest(int chunk);
+  void reduce_bucket(const ChunkBucket& bucket);
   void reduce_aligned(std::size_t backward_index);
   void hold_gradients(int chunk);
   void free_reduced(int chunk);
 
   // Begin and end of the step.
   void allocate_states();
+  double routed_elements() const;
   void finish_gradients();
   void optimize();
 
@@ -60,14 +63,25 @@ class StageBuilder {
   const Training& training() const { return inputs_.job.training; }
   int stage_of(int chunk) const { return chunk * grid().pp + rank_; }
   int last_stage() const { return grid().pp * inputs_.job.layout.vpp - 1; }
-  bool sharded() const { return inputs_.job.layout.zero >= 1 && data_group_ != kNoGroup; }
+  /// Whether any gradient is reduced: experts may be copied where nothing else is.
+  bool reduces() const {
+    return group(StepGroup::data) != kNoGroup || group(StepGroup::expert_data) != kNoGroup;
+  }
+  bool sharded() const { return inputs_.job.layout.zero >= 1 && reduces(); }
   /// ZeRO-2: a chunk's gradients exist from its first backward pass to their reduction.
   bool gradients_sharded() const { return inputs_.job.layout.zero >= 2 && sharded(); }
-  double shards() const { return sharded() ? static_cast<double>(grid().dp * grid().cp) : 1; }
-  GroupId group(StepGroup slot) const {
-    return inputs_.communicators
-        .by_stage[static_cast<std::size_t>(rank_)][static_cast<std::size_t>(slot)];
+  /// Elements whose optimizer state the rank keeps: dense parameters are sharded over dp * cp,
+  /// those of experts over their own data group.
+  double own_elements() const {
+    const auto experts = static_cast<double>(expert_parameters_);
+    const double dense = static_cast<double>(parameters_) - experts;
+    if (inputs_.job.layout.zero == 0) return dense + experts;
+    return dense / (grid().dp * grid().cp) + experts / grid().edp();
   }
+  const RankGroups& groups() const {
+    return inputs_.communicators.by_stage[static_cast<std::size_t>(rank_)];
+  }
+  GroupId group(StepGroup slot) const { return groups()[static_cast<std::size_t>(slot)]; }
   std::uint32_t tag(const ScheduleOp& op, int receiving_stage) const {
     const auto stages = static_cast<std::uint32_t>(last_stage() + 1);
     return static_cast<std::uint32_t>(op.micro_batch) * stages +
@@ -98,7 +112,6 @@ class StageBuilder {
   int rank_;
   CostTables& tables_;
   OperatorContext context_;
-  GroupId data_group_;
   ProgramBuilder program_;
   std::vector<ModelChunk> chunks_;
   std::vector<std::size_t> reduced_;          // buckets of each chunk already under way
@@ -107,6 +120,7 @@ class StageBuilder {
   std::vector<std::vector<Gather>> gathers_;  // by chunk, in forward order
   std::vector<std::size_t> awaited_;          // of them, by chunk
   std::int64_t parameters_ = 0;
+  std::int64_t expert_parameters_ = 0;  // of them in the experts' own data group
   StageProgram out_;
 };
 
@@ -115,18 +129,14 @@ StageBuilder::StageBuilder(const StageInputs& inputs, int rank, CostTables& tabl
       rank_(rank),
       tables_(tables),
       context_{inputs.job.model, inputs.job.layout, inputs.job.training, inputs.padded_vocab},
-      data_group_(group(StepGroup::data)),
       program_(kStepStreamNames.size()) {
   const auto count = static_cast<std::size_t>(inputs.job.layout.vpp);
   for (std::size_t c = 0; c < count; ++c) {
     const int chunk = static_cast<int>(c);
     const StageContent& content = inputs.stages[static_cast<std::size_t>(stage_of(chunk))];
-    const ChunkPlace place{.chunk = chunk,
-                           .pipeline_rank = rank,
-                           .tensor = group(StepGroup::tensor),
-                           .data = data_group_};
-    chunks_.push_back(build_chunk(context_, content, place, tables));
+    chunks_.push_back(build_chunk(context_, content, {chunk, rank}, groups(), tables));
     parameters_ += chunks_.back().parameters;
+    expert_parameters_ += chunks_.back().expert_parameters;
   }
   reduced_.assign(count, 0);
   last_backward_.assign(count, 0);
@@ -249,7 +259,7 @@ void StageBuilder::gather_parameters() {
   for (std::size_t c = 0; c < chunks_.size(); ++c) {
     const std::vector<ChunkBucket>& buckets = chunks_[c].buckets;
     for (auto bucket = buckets.rbegin(); bucket != buckets.rend(); ++bucket) {
-      program_.collective(kData, slot_of(StepGroup::data), bucket->gather,
+      program_.collective(kData, slot_of(bucket->group), bucket->gather,
                           id_of(StepCategory::parameter), label);
       gathers_[c].push_back({program_.record(kData), bucket->first_tensor});
     }
@@ -274,7 +284,7 @@ void StageBuilder::await_parameters(int chunk, std::size_t end_tensor) {
 /// bubble.
 void StageBuilder::reduce_completed(int chunk, std::size_t completed_tensor) {
   const auto c = static_cast<std::size_t>(chunk);
-  if (data_group_ == kNoGroup || !training().overlap_grad_reduce) return;
+  if (!reduces() || !training().overlap_grad_reduce) return;
   if (grid().pp > 1 && training().framework.align_grad_reduce &&
       (inputs_.job.layout.vpp > 1 || rank_ != 0)) {
     return;
@@ -282,21 +292,21 @@ void StageBuilder::reduce_completed(int chunk, std::size_t completed_tensor) {
   const std::vector<ChunkBucket>& buckets = chunks_[c].buckets;
   while (reduced_[c] < buckets.size() && buckets[reduced_[c]].first_tensor >= completed_tensor) {
     program_.order(kCompute, kData);
-    program_.collective(kData, slot_of(StepGroup::data), buckets[reduced_[c]].reduce,
-                        id_of(StepCategory::gradient), tables_.label("reduce gradients"));
-    ++reduced_[c];
+    reduce_bucket(buckets[reduced_[c]++]);
   }
   free_reduced(chunk);
+}
+
+void StageBuilder::reduce_bucket(const ChunkBucket& bucket) {
+  program_.collective(kData, slot_of(bucket.group), bucket.reduce, id_of(StepCategory::gradient),
+                      tables_.label("reduce gradients"));
 }
 
 void StageBuilder::reduce_rest(int chunk) {
   const auto c = static_cast<std::size_t>(chunk);
   if (reduced_[c] == chunks_[c].buckets.size()) return;
   program_.order(kCompute, kData);
-  for (; reduced_[c] < chunks_[c].buckets.size(); ++reduced_[c]) {
-    program_.collective(kData, slot_of(StepGroup::data), chunks_[c].buckets[reduced_[c]].reduce,
-                        id_of(StepCategory::gradient), tables_.label("reduce gradients"));
-  }
+  while (reduced_[c] < chunks_[c].buckets.size()) reduce_bucket(chunks_[c].buckets[reduced_[c]++]);
   free_reduced(chunk);
 }
 
@@ -318,7 +328,7 @@ void StageBuilder::free_reduced(int chunk) {
 /// start together. Source: Megatron-LM d98e8a64, pipeline_parallel/schedules.py,
 /// grad_sync_virtual_microbatch_id.
 void StageBuilder::reduce_aligned(std::size_t backward_index) {
-  if (data_group_ == kNoGroup || !training().overlap_grad_reduce) return;
+  if (!reduces() || !training().overlap_grad_reduce) return;
   if (inputs_.job.layout.vpp == 1) return;
   const std::size_t shift =
       training().framework.align_grad_reduce ? static_cast<std::size_t>(rank_) : 0;
@@ -335,16 +345,33 @@ void StageBuilder::allocate_states() {
   const double parameter = element_size(training().parameter_dtype).value;
   const double gradient = element_size(training().gradient_dtype).value;
   hold_elements(MemoryPool::parameters, elements, parameter);
-  hold_elements(MemoryPool::gradients, gradients_sharded() ? elements / shards() : elements,
-                gradient);
-  hold_elements(MemoryPool::optimizer, elements / shards(), kOptimizerStateBytes);
+  hold_elements(MemoryPool::gradients, gradients_sharded() ? own_elements() : elements, gradient);
+  hold_elements(MemoryPool::optimizer, own_elements(), kOptimizerStateBytes);
   // A tensor-parallel region works on the gathered activation and its gradient.
   const double activation = static_cast<double>(context_.tokens() * inputs_.job.model.hidden);
   if (grid().tp > 1) hold_elements(MemoryPool::buffers, 2 * activation, parameter);
+  if (const double routed = routed_elements(); routed > 0) {
+    hold_elements(MemoryPool::buffers, routed, parameter);
+  }
   if (grid().pp > 1) {
     const double hop = pipeline_hop_size(context_).value;
     hold_elements(MemoryPool::buffers, 2, hop);
   }
+}
+
+/// A layer with experts holds the routed tokens before and after each exchange.
+double StageBuilder::routed_elements() const {
+  const Transformer& model = inputs_.job.model;
+  bool experts = false;
+  for (const ModelChunk& chunk : chunks_) {
+    const StageContent& content = chunk.content;
+    for (std::int64_t i = 0; i < content.layers; ++i) {
+      experts |= model.has_experts(content.first_layer + i);
+    }
+  }
+  if (!experts) return 0;
+  const RoutedTokens tokens = routed_tokens(context_);
+  return static_cast<double>((tokens.sent + tokens.held) * model.hidden);
 }
 
 void StageBuilder::blocking(StepGroup slot, CollectiveKind kind, Bytes size,
@@ -360,7 +387,7 @@ void StageBuilder::blocking(StepGroup slot, CollectiveKind kind, Bytes size,
 /// Source: Megatron-LM d98e8a64, distributed/finalize_model_grads.py: data-parallel reduction, then
 /// gradients of norms under sequence parallelism, then the tied embedding.
 void StageBuilder::finish_gradients() {
-  if (data_group_ != kNoGroup) {
+  if (reduces()) {
     for (std::size_t c = 0; c < chunks_.size(); ++c) reduce_rest(static_cast<int>(c));
     program_.order(kData, kCompute);
   }
@@ -385,7 +412,7 @@ void StageBuilder::finish_gradients() {
 /// the parameter in its own type; the norm before it reads the gradient; the buffer is cleared
 /// after it.
 void StageBuilder::optimize() {
-  const double own = static_cast<double>(parameters_) / shards();
+  const double own = own_elements();
   const Bytes fp32 = element_size(DataType::fp32);
   const Bytes parameter = element_size(training().parameter_dtype);
   const Bytes gradient = element_size(training().gradient_dtype);

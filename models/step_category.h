@@ -21,11 +21,13 @@ enum class StepCategory : std::uint16_t {
   gradient,     // data-parallel gradient reduction
   parameter,    // data-parallel parameter gather
   synchronize,  // gradient norm, embedding and norm gradients: once a step
+  context,      // keys and values between ranks that share a sequence
+  expert,       // tokens to experts and back
 };
 
-inline constexpr std::array<std::string_view, 10> kStepCategoryNames{
-    "forward", "backward", "recompute", "optimizer", "overhead",
-    "tensor",  "pipeline", "gradient",  "parameter", "synchronize"};
+inline constexpr std::array<std::string_view, 12> kStepCategoryNames{
+    "forward",  "backward", "recompute", "optimizer",   "overhead", "tensor",
+    "pipeline", "gradient", "parameter", "synchronize", "context",  "expert"};
 
 constexpr CategoryId id_of(StepCategory category) {
   return CategoryId{static_cast<std::uint16_t>(category)};

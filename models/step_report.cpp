@@ -84,6 +84,8 @@ std::vector<TimeShare> breakdown(const Plan& plan, const Means& means) {
       busy("optimizer", optimizer),
       busy("waiting for the host", overhead),
       line("exposed tensor parallel", exposed(tensor), tensor),
+      line("exposed context parallel", exposed(context), context),
+      line("exposed expert parallel", exposed(expert), expert),
       line("exposed pipeline parallel", exposed(pipeline), pipeline),
       line("exposed gradient reduction", exposed(gradient), gradient),
       line("exposed parameter gather", exposed(parameter), parameter),
@@ -94,7 +96,8 @@ std::vector<TimeShare> breakdown(const Plan& plan, const Means& means) {
   const Seconds bubble = waiting(pipeline) + waiting(synchronize) + means.idle();
   shares.push_back({"pipeline bubble", bubble,
                     weakest(evidence_of(plan, forward), evidence_of(plan, backward))});
-  const Seconds others = waiting(tensor) + waiting(gradient) + waiting(parameter);
+  const Seconds others =
+      waiting(tensor) + waiting(context) + waiting(expert) + waiting(gradient) + waiting(parameter);
   shares.push_back({"waiting for other ranks", others, evidence_of(plan, forward)});
   std::erase_if(shares, [](const TimeShare& share) { return share.time == seconds(0); });
   return shares;
@@ -127,20 +130,25 @@ struct CommunicationLine {
   std::string_view name;
   StepCategory category;
   StepGroup slot;
+  StepGroup instead;  // where the rank has no group of that slot
 };
 
 std::vector<CommunicationShare> communication(const Plan& plan, const Means& means) {
-  constexpr std::array<CommunicationLine, 5> kLines{{
-      {"tensor parallel", StepCategory::tensor, StepGroup::tensor},
-      {"pipeline parallel", StepCategory::pipeline, StepGroup::forward_next},
-      {"gradient reduction", StepCategory::gradient, StepGroup::data},
-      {"parameter gather", StepCategory::parameter, StepGroup::data},
-      {"synchronization", StepCategory::synchronize, StepGroup::world},
+  constexpr std::array<CommunicationLine, 7> kLines{{
+      {"tensor parallel", StepCategory::tensor, StepGroup::tensor, StepGroup::tensor},
+      {"context parallel", StepCategory::context, StepGroup::context, StepGroup::context},
+      {"expert parallel", StepCategory::expert, StepGroup::expert, StepGroup::expert_tensor},
+      {"pipeline parallel", StepCategory::pipeline, StepGroup::forward_next,
+       StepGroup::forward_next},
+      {"gradient reduction", StepCategory::gradient, StepGroup::data, StepGroup::expert_data},
+      {"parameter gather", StepCategory::parameter, StepGroup::data, StepGroup::expert_data},
+      {"synchronization", StepCategory::synchronize, StepGroup::world, StepGroup::world},
   }};
   std::vector<CommunicationShare> shares;
   for (const CommunicationLine& line : kLines) {
     const std::uint64_t calls = means.calls(line.category);
     const GroupFacts* facts = facts_of(plan, line.slot);
+    if (facts == nullptr) facts = facts_of(plan, line.instead);
     if (calls == 0 || facts == nullptr) continue;
     CommunicationShare share{.name = std::string(line.name),
                              .sent = means.sent(line.category),

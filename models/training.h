@@ -66,6 +66,9 @@ struct Training {
   bool tensor_overlap = false;  // userbuffers: TP collectives behind GEMMs (tp_overlap)
   bool overlap_p2p = true;      // interleaved: sends and receives beside compute
   std::optional<Bytes> bucket;  // overrides the framework's rule
+  /// Experts: what each rank sends to each expert is padded, or dropped, to this many times its
+  /// balanced share; nothing: no token is dropped and nothing padded.
+  std::optional<double> capacity_factor;
   Framework framework;
 };
 

@@ -71,6 +71,9 @@ struct Transformer {
   }
   std::int64_t query_width() const { return heads * head_dim; }
   std::int64_t kv_width() const { return kv_heads * head_dim; }
+  /// Of one head in core attention.
+  std::int64_t qk_dim() const { return mla ? mla->qk_nope_dim + mla->qk_rope_dim : head_dim; }
+  std::int64_t v_dim() const { return mla ? mla->v_dim : head_dim; }
 };
 
 }  // namespace flopcast

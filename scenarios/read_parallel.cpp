@@ -17,6 +17,10 @@ constexpr Choice<Dimension> kDimensions[] = {{"tp", Dimension::tp},
                                              {"dp", Dimension::dp},
                                              {"pp", Dimension::pp}};
 
+constexpr Choice<ContextKind> kContextKinds[] = {{"p2p", ContextKind::ring},
+                                                 {"all_gather", ContextKind::all_gather},
+                                                 {"a2a", ContextKind::all_to_all}};
+
 constexpr std::string_view kOrderExample =
     "an order of tp, cp, ep, dp and pp, innermost first, such as \"tp-cp-ep-dp-pp\"";
 
@@ -71,6 +75,7 @@ Layout read_parallel(const std::optional<Node>& node, int gpus) {
   fields.count("vpp", layout.vpp, 1, kMostStages);
   fields.count("zero", layout.zero, 0, 3);
   fields.flag("sequence_parallel", layout.sequence_parallel);
+  fields.kind("cp_kind", layout.context, kContextKinds);
   fields.count("micro_batch_group", layout.micro_batch_group, 0, kMostRanks);
   if (const auto list = node->find("layers_per_stage")) {
     for (const Node& layers : list->items()) {

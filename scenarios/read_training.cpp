@@ -103,6 +103,9 @@ Training read_training(const Node& node, Layout& layout) {
   if (const auto bucket = node.find("bucket")) {
     training.bucket = bucket->positive_quantity<Bytes>();
   }
+  if (const auto factor = node.find("capacity_factor")) {
+    training.capacity_factor = factor->number(0.01, 1000);
+  }
   layout.schedule = layout.vpp > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
   fields.kind("schedule", layout.schedule, kSchedules);
   return training;

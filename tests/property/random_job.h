@@ -40,6 +40,21 @@ inline Transformer random_model(Generator& random) {
     model.positions = PositionKind::learned;
     model.max_positions = 1024;
   }
+  if (random.chance(0.2)) {
+    model.mla = LatentAttention{.q_rank = random.chance(0.5) ? 48 : 0,
+                                .kv_rank = 32,
+                                .qk_nope_dim = 32,
+                                .qk_rope_dim = 16,
+                                .v_dim = 32};
+  }
+  if (random.chance(0.4)) {
+    model.moe = MixtureOfExperts{.experts = one_of(random, std::array{4, 8}),
+                                 .top_k = one_of(random, std::array{1, 2, 4}),
+                                 .expert_ffn = one_of(random, std::array{64, 128}),
+                                 .shared_ffn = random.chance(0.5) ? 96 : 0,
+                                 .first_dense = one_of(random, std::array{0, 0, 1}),
+                                 .every = one_of(random, std::array{1, 1, 2})};
+  }
   return model;
 }
 
@@ -48,6 +63,11 @@ inline Layout random_layout(Generator& random) {
   layout.grid.tp = one_of(random, std::array{1, 1, 2, 4});
   layout.grid.dp = one_of(random, std::array{1, 2, 3, 4});
   layout.grid.pp = one_of(random, std::array{1, 1, 2, 3, 4});
+  if (random.chance(0.3)) layout.grid.cp = 2;
+  if (random.chance(0.4)) layout.grid.ep = one_of(random, std::array{2, 4});
+  layout.grid.etp = random.chance(0.5) ? layout.grid.tp : 1;
+  layout.context = one_of(
+      random, std::array{ContextKind::ring, ContextKind::all_gather, ContextKind::all_to_all});
   layout.sequence_parallel = random.chance(0.5);
   layout.zero = random.chance(0.5) ? 1 : 0;
   switch (random.below(3)) {
@@ -146,6 +166,7 @@ inline std::optional<RandomJob> random_job(Generator& random) {
   out.job.training = random_training(random, grid.dp);
   out.cluster = random_cluster(random, grid.world());
   out.profile = random_profile(random);
+  if (!out.job.model.moe) out.job.layout.grid.ep = out.job.layout.grid.etp = 1;
   const bool legal =
       layout_is_legal(out.job.model, out.job.layout, out.job.training.batch, grid.world());
   if (!legal || lowering_gap(out.job) || problem_of(out.cluster)) return std::nullopt;

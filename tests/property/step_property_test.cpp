@@ -6,6 +6,7 @@
 
 #include "models/layer_operators.h"
 #include "models/model_flops.h"
+#include "models/parameters.h"
 #include "random_job.h"
 #include "sim/engine.h"
 
@@ -25,11 +26,14 @@ std::size_t row(MemoryPool pool) { return static_cast<std::size_t>(pool); }
 std::string described(const RandomJob& c) {
   const Layout& l = c.job.layout;
   const BatchShape& b = c.job.training.batch;
-  return "tp " + std::to_string(l.grid.tp) + " dp " + std::to_string(l.grid.dp) + " pp " +
-         std::to_string(l.grid.pp) + " vpp " + std::to_string(l.vpp) + " zero " +
-         std::to_string(l.zero) + " sp " + std::to_string(l.sequence_parallel) + " layers " +
-         std::to_string(c.job.model.layers) + " sequence " + std::to_string(b.sequence) +
-         " global batch " + std::to_string(b.global_batch) + ", " + c.job.training.framework.name;
+  return "tp " + std::to_string(l.grid.tp) + " cp " + std::to_string(l.grid.cp) + " ep " +
+         std::to_string(l.grid.ep) + " etp " + std::to_string(l.grid.etp) + " experts " +
+         std::to_string(c.job.model.moe ? c.job.model.moe->experts : 0) + " dp " +
+         std::to_string(l.grid.dp) + " pp " + std::to_string(l.grid.pp) + " vpp " +
+         std::to_string(l.vpp) + " zero " + std::to_string(l.zero) + " sp " +
+         std::to_string(l.sequence_parallel) + " layers " + std::to_string(c.job.model.layers) +
+         " sequence " + std::to_string(b.sequence) + " global batch " +
+         std::to_string(b.global_batch) + ", " + c.job.training.framework.name;
 }
 
 /// Runs `check` on every legal job of a sequence that the seed decides.
@@ -73,35 +77,77 @@ void check_memory_at_end(const Result& result, const TimelineBuffer& timeline) {
   }
 }
 
-/// A dimension of size one sends nothing; stages pass each micro-batch on once each way; gradients
-/// and parameters travel in as many bytes as one rank holds, padded by less than 1 % or 64 KB.
+/// Whether experts' gradients are reduced over other ranks than the rest.
+bool experts_apart(const Job& job) {
+  const ParallelGrid& grid = job.layout.grid;
+  return job.model.moe && (grid.ep > 1 || grid.etp != grid.tp);
+}
+
+/// Gradients and parameters travel in as many bytes as one rank holds, padded by less than 1 % or
+/// 64 KB. Each of the two kinds of parameters over its own ranks.
+void check_reduced_bytes(const RandomJob& c, const RankSummary& rank) {
+  const ParallelGrid& grid = c.job.layout.grid;
+  const double element = element_size(c.job.training.gradient_dtype).value;
+  const double held = static_cast<double>(rank.memory.pool_peak[row(MemoryPool::gradients)]);
+  const bool scatters = c.job.layout.zero > 0 && !c.job.training.framework.zero_all_reduces;
+  const auto ring = [scatters](int ranks) { return (scatters ? 1 : 2) * (ranks - 1.0) / ranks; };
+  const double dense = ring(grid.dp * grid.cp);
+  const double experts = experts_apart(c.job) ? ring(grid.edp()) : dense;
+  const double sent = rank.bytes_by_category[row(StepCategory::gradient)];
+  REQUIRE(sent >= std::min(dense, experts) * held * (1 - 1e-12));
+  // At most 63 elements before each tensor and lcm(3, 128) - 1 at the end of each bucket.
+  const auto calls = static_cast<double>(rank.ops_by_category[row(StepCategory::gradient)]);
+  const double gaps = 64 * (20 + 16) * 12 + 384.0 * calls;
+  REQUIRE(sent <= std::max(dense, experts) * (held + gaps * element) * (1 + 1e-12));
+}
+
+/// Dispatch, combine and their gradients in every layer with experts, two more where the layer
+/// is recomputed; of what is sent (ep - 1) / ep leaves. Balanced routing, nothing dropped.
+double routed_bytes(const Job& job, const Plan& plan) {
+  const OperatorContext context{job.model, job.layout, job.training, plan.padded_vocab};
+  const double buffer =
+      static_cast<double>(context.sharded_tokens() * job.model.moe->top_k * job.model.hidden * 2);
+  const double ep = job.layout.grid.ep;
+  double exchanges = 0;
+  for (const StageContent& stage : plan.stages) {
+    for (std::int64_t i = 0; i < stage.layers; ++i) {
+      if (!job.model.has_experts(stage.first_layer + i)) continue;
+      exchanges += fully_recomputed(job.training.recompute, i) ? 6 : 4;
+    }
+  }
+  return exchanges * buffer * (ep - 1) / ep *
+         static_cast<double>(micro_batches(job.layout, job.training.batch));
+}
+
+/// A dimension of size one sends nothing; stages pass each micro-batch on once each way.
 void check_bytes(const RandomJob& c, const Plan& plan, const Result& result) {
   const ParallelGrid& grid = c.job.layout.grid;
   const auto calls = [](const RankSummary& rank, StepCategory category) {
     return rank.ops_by_category[row(category)];
   };
+  const bool reduces = grid.dp * grid.cp > 1 || (experts_apart(c.job) && grid.edp() > 1);
   double hops = 0;
+  double routed = 0;
   for (const RankSummary& rank : result.ranks) {
     if (grid.tp == 1) REQUIRE(calls(rank, StepCategory::tensor) == 0);
+    if (grid.cp == 1) REQUIRE(calls(rank, StepCategory::context) == 0);
     if (grid.pp == 1) REQUIRE(calls(rank, StepCategory::pipeline) == 0);
-    if (grid.dp == 1) REQUIRE(calls(rank, StepCategory::gradient) == 0);
-    if (grid.dp == 1 || c.job.layout.zero == 0) {
+    if (!reduces) REQUIRE(calls(rank, StepCategory::gradient) == 0);
+    if (!reduces || c.job.layout.zero == 0) {
       REQUIRE(calls(rank, StepCategory::parameter) == 0);
     } else {
       REQUIRE(calls(rank, StepCategory::parameter) == calls(rank, StepCategory::gradient));
     }
     hops += rank.bytes_by_category[row(StepCategory::pipeline)];
-    if (grid.dp == 1) continue;
-    const double element = element_size(c.job.training.gradient_dtype).value;
-    const double held = static_cast<double>(rank.memory.pool_peak[row(MemoryPool::gradients)]);
-    const bool scatters = c.job.layout.zero > 0 && !c.job.training.framework.zero_all_reduces;
-    const double ring = (scatters ? 1 : 2) * (grid.dp - 1.0) / grid.dp;
-    const double sent = rank.bytes_by_category[row(StepCategory::gradient)];
-    REQUIRE(sent >= ring * held * (1 - 1e-12));
-    // At most 63 elements before each tensor and lcm(3, 128) - 1 at the end of each bucket.
-    const double gaps =
-        64 * 20 * 12 + 384.0 * static_cast<double>(calls(rank, StepCategory::gradient));
-    REQUIRE(sent <= ring * (held + gaps * element) * (1 + 1e-12));
+    routed += rank.bytes_by_category[row(StepCategory::expert)];
+    if (reduces) check_reduced_bytes(c, rank);
+  }
+  if (grid.ep * grid.etp == 1) REQUIRE(routed == 0);
+  if (grid.ep > 1 && grid.etp == 1) {
+    // Beside the tokens their counts: an int64 for each expert.
+    const double tokens = routed_bytes(c.job, plan);
+    REQUIRE(routed >= tokens * (1 - 1e-12));
+    REQUIRE(routed <= tokens * 1.1);
   }
   const OperatorContext context{c.job.model, c.job.layout, c.job.training, plan.padded_vocab};
   const double messages = 2.0 * static_cast<double>(plan.stages.size() - 1) *
@@ -112,40 +158,72 @@ void check_bytes(const RandomJob& c, const Plan& plan, const Result& result) {
 /// Forward FLOPs of core attention over the full square of scores, whole job.
 double attention_forward(const Job& job) {
   const Transformer& model = job.model;
-  return 4.0 * static_cast<double>(job.training.batch.global_batch * model.layers) *
-         static_cast<double>(model.query_width()) *
+  return 2.0 * static_cast<double>(job.training.batch.global_batch * model.layers) *
+         static_cast<double>(model.heads * (model.qk_dim() + model.v_dim())) *
          static_cast<double>(job.training.batch.sequence * job.training.batch.sequence);
 }
 
-/// Layers recomputed in full: all, or the first of each stage.
-double recomputed_layers(const Job& job, const Plan& plan) {
-  std::int64_t layers = 0;
-  for (const StageContent& stage : plan.stages) {
-    layers += std::min(stage.layers, job.training.recompute.layers.value_or(stage.layers));
+/// Forward work of one layer beside core attention, by its weights: two FLOPs for each weight that
+/// a token meets. Without sequence parallelism the down projections of latent attention are done
+/// by every tensor-parallel rank.
+double layer_work(const Job& job, std::int64_t layer) {
+  const Transformer& model = job.model;
+  double weights = 0;
+  for (const ParameterTensor& tensor : layer_parameters(model, layer)) {
+    if (tensor.name.find("weight") == std::string::npos) continue;
+    const bool norm = tensor.name.find("norm") != std::string::npos;
+    const bool repeated = tensor.shard == Shard::replicated && !job.layout.sequence_parallel;
+    double each = norm ? 0 : static_cast<double>(tensor.elements);
+    if (tensor.shard == Shard::expert) {
+      each *= static_cast<double>(model.moe->top_k) / static_cast<double>(model.moe->experts);
+    }
+    weights += each * (repeated ? job.layout.grid.tp : 1);
   }
-  return static_cast<double>(layers);
+  return 2 * weights *
+         static_cast<double>(job.training.batch.sequence * job.training.batch.global_batch);
 }
 
-/// What Megatron counts, the scores that fused attention computes again in its backward pass, and
-/// what is recomputed.
+struct LayerSums {
+  double all = 0;
+  double recomputed = 0;  // of layers recomputed in full
+};
+
+LayerSums layer_sums(const Job& job, const Plan& plan, double attention) {
+  LayerSums sums;
+  for (const StageContent& stage : plan.stages) {
+    for (std::int64_t i = 0; i < stage.layers; ++i) {
+      const double work = layer_work(job, stage.first_layer + i);
+      sums.all += work;
+      if (fully_recomputed(job.training.recompute, i)) {
+        sums.recomputed += work + attention / static_cast<double>(job.model.layers);
+      }
+    }
+  }
+  return sums;
+}
+
+/// The work of all weights, the scores that fused attention computes again in its backward pass,
+/// and what is recomputed. For a plain dense model that is what Megatron counts.
 void check_flops(const Job& job, const Plan& plan) {
   const BatchShape& batch = job.training.batch;
   const bool fused = job.training.framework.fused_attention;
   const double attention = attention_forward(job) * (fused ? 0.5 : 1);
-  const auto convention = fused ? FlopConvention::megatron : FlopConvention::megatron_full;
-  const double model =
-      model_flops(job.model, batch.sequence, batch.global_batch, plan.padded_vocab, convention)
-          .value;
+  const LayerSums layers = layer_sums(job, plan, attention);
   const double head = 2.0 * static_cast<double>(job.model.hidden * plan.padded_vocab) *
                       static_cast<double>(batch.sequence * batch.global_batch);
+  const double model = 3 * (layers.all + attention + head);
+  if (!job.model.moe && !job.model.mla) {
+    const auto convention = fused ? FlopConvention::megatron : FlopConvention::megatron_full;
+    REQUIRE(model == Approx(model_flops(job.model, batch.sequence, batch.global_batch,
+                                        plan.padded_vocab, convention)
+                                .value)
+                         .epsilon(1e-9));
+  }
   double again = 0;
   switch (job.training.recompute.kind) {
     case RecomputeKind::none: break;
     case RecomputeKind::selective: again = attention; break;
-    case RecomputeKind::full:
-      again =
-          (model / 3 - head) * recomputed_layers(job, plan) / static_cast<double>(job.model.layers);
-      break;
+    case RecomputeKind::full: again = layers.recomputed; break;
   }
   REQUIRE(plan.recomputed.value == Approx(again).epsilon(1e-9));
   REQUIRE(plan.executed.value ==
@@ -223,6 +301,8 @@ TEST_CASE("faster links never slow down a lone dimension of communication") {
     RandomJob c = from;
     ParallelGrid& grid = c.job.layout.grid;
     (grid.tp > 1 ? grid.dp : grid.tp) = 1;
+    grid.cp = grid.ep = 1;
+    grid.etp = grid.tp;
     grid.pp = c.job.layout.vpp = 1;
     c.job.layout.schedule = ScheduleKind::one_f_one_b;
     if (!layout_is_legal(c.job.model, c.job.layout, c.job.training.batch, grid.world())) return;

@@ -46,7 +46,7 @@ using Calls = std::vector<std::pair<CollectiveKind, double>>;
 Calls calls_of(const std::vector<Operator>& operators) {
   Calls calls;
   for (const Operator& op : operators) {
-    if (const auto* call = std::get_if<TensorCall>(&op.work)) {
+    if (const auto* call = std::get_if<GroupCall>(&op.work)) {
       calls.emplace_back(call->kind, call->size.value);
     }
   }

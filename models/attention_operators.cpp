@@ -1,0 +1,255 @@
+#include <algorithm>
+
+#include "models/operator_list.h"
+
+// Attention of one layer, plain and latent, and how context parallelism splits its core.
+
+namespace flopcast {
+namespace {
+
+std::int64_t keys_of(const OperatorContext& context, std::int64_t layer) {
+  const Transformer& model = context.model;
+  const bool slides =
+      model.sliding_window > 0 && (model.sliding_every <= 1 || layer % model.sliding_every != 0);
+  return slides ? std::min(model.sliding_window, context.training.batch.sequence)
+                : context.training.batch.sequence;
+}
+
+/// Queries of this rank against all keys.
+AttentionShape attention_shape(const OperatorContext& context, std::int64_t layer) {
+  const std::int64_t sequence = context.training.batch.sequence;
+  const std::int64_t keys = keys_of(context, layer);
+  return {.batch = context.training.batch.micro_batch,
+          .heads = context.model.heads / context.layout.grid.tp,
+          .queries = sequence / context.layout.grid.cp,
+          .keys = keys,
+          .qk_dim = context.model.qk_dim(),
+          .v_dim = context.model.v_dim(),
+          .causal = keys == sequence};
+}
+
+GemmShape qkv_shape(const OperatorContext& context) {
+  const Transformer& model = context.model;
+  return {.m = context.tokens(),
+          .n = (model.query_width() + 2 * model.kv_width()) / context.layout.grid.tp,
+          .k = model.hidden};
+}
+
+GemmShape projection_shape(const OperatorContext& context) {
+  return {.m = context.tokens(),
+          .n = context.model.hidden,
+          .k = context.model.heads * context.model.v_dim() / context.layout.grid.tp};
+}
+
+/// Scores, softmax, dropout and values as separate kernels: before fused attention. Elements per
+/// score: softmax reads and writes one each (backward reads two and writes one); dropout the same
+/// and a mask of one byte, which counts half an element.
+void unfused_attention(OperatorList& list, const OperatorContext& context, AttentionCall call) {
+  const AttentionShape& a = call.shape;
+  const std::int64_t batch = a.batch * a.heads;
+  const bool forward = call.pass == AttentionPass::forward;
+  const double softmax = forward ? 2 : 3;
+  const double dropout = context.model.dropout ? 2.5 : 0;
+  const GemmShape scores{.m = a.queries, .n = a.keys, .k = a.qk_dim, .batch = batch};
+  const GemmShape values{.m = a.queries, .n = a.v_dim, .k = a.keys, .batch = batch};
+  const std::int64_t rows = batch * a.queries;
+  const double keys = static_cast<double>(a.keys);
+  const int products = forward ? 1 : 2;  // backward: a gradient for each of the two inputs
+  for (int i = 0; i < products; ++i) list.gemm("attention scores", scores);
+  list.memory("attention softmax", MemoryKernel::softmax, rows, softmax * keys);
+  if (dropout > 0) {
+    list.memory("attention dropout", MemoryKernel::elementwise, rows, dropout * keys);
+  }
+  for (int i = 0; i < products; ++i) list.gemm("attention values", values);
+}
+
+/// What context parallelism passes between ranks, per rank and layer.
+struct ContextSizes {
+  Bytes query;
+  Bytes key_value;
+  Bytes output;
+};
+
+ContextSizes context_sizes(const OperatorContext& context) {
+  const Transformer& model = context.model;
+  const int tp = context.layout.grid.tp;
+  const double per_token =
+      element_size(context.training.parameter_dtype).value * static_cast<double>(context.tokens());
+  const std::int64_t local_heads = model.heads / tp;
+  const auto heads = static_cast<double>(local_heads);
+  const std::int64_t kv_heads = model.mla ? model.heads : model.kv_heads;
+  const auto kv = static_cast<double>(std::max<std::int64_t>(1, kv_heads / tp));
+  const auto qk_dim = static_cast<double>(model.qk_dim());
+  const auto v_dim = static_cast<double>(model.v_dim());
+  return {.query = bytes(per_token * heads * qk_dim),
+          .key_value = bytes(per_token * kv * (qk_dim + v_dim)),
+          .output = bytes(per_token * heads * v_dim)};
+}
+
+/// Keys and values go round the ring of ranks; each hop runs beside the attention to the block that
+/// is there. The sequence is cut into 2 cp pieces and rank i holds pieces i and 2 cp - 1 - i
+/// (zigzag), which gives every rank half a square of scores in every step: its own square under the
+/// mask, then all queries to the first piece or those of the second piece to both. The backward
+/// pass sends the gradients of keys and values along. Sources: Liu et al., Ring Attention, arXiv
+/// 2310.01889; Transformer Engine, pytorch/attention/dot_product_attention/context_parallel.py,
+/// AttnFuncWithCPAndKVP2P.
+void ring_attention(OperatorList& list, const OperatorContext& context, AttentionCall call) {
+  const std::int64_t blocks = context.layout.grid.cp;
+  const double parts = call.pass == AttentionPass::forward ? 1 : 2;
+  const GroupCall hop{CollectiveKind::send_recv, parts * context_sizes(context).key_value, true,
+                      StepGroup::context};
+  AttentionCall block = call;
+  block.shape.keys = block.shape.queries;
+  for (std::int64_t i = 0; i < blocks; ++i) {
+    const bool passes_on = i + 1 < blocks;
+    if (passes_on) list.collective("pass keys and values", hop);
+    list.attention("core attention", block);
+    if (passes_on) list.join(StepGroup::context);
+    block.shape.keys = call.shape.queries / 2;
+    block.shape.causal = false;
+  }
+}
+
+/// All keys and values on every rank, again in the backward pass, which adds up their gradients.
+/// Not overlapped. Source: Llama 3, arXiv 2407.21783, section 3.3.2.
+void gathered_attention(OperatorList& list, const OperatorContext& context, AttentionCall call) {
+  const Bytes all = static_cast<double>(context.layout.grid.cp) * context_sizes(context).key_value;
+  list.collective("all-gather keys and values",
+                  {CollectiveKind::all_gather, all, false, StepGroup::context});
+  list.attention("core attention", call);
+  if (call.pass == AttentionPass::forward) return;
+  list.collective("reduce key and value gradients",
+                  {CollectiveKind::reduce_scatter, all, false, StepGroup::context});
+}
+
+/// From a part of the sequence and all heads to the whole sequence and a part of the heads, and
+/// back. Source: Jacobs et al., DeepSpeed Ulysses, arXiv 2309.14509.
+void exchanged_attention(OperatorList& list, const OperatorContext& context, AttentionCall call) {
+  const ContextSizes sizes = context_sizes(context);
+  const bool forward = call.pass == AttentionPass::forward;
+  const Bytes inputs = sizes.query + sizes.key_value;
+  call.shape.heads /= context.layout.grid.cp;
+  call.shape.queries = context.training.batch.sequence;
+  list.collective(
+      "exchange sequence for heads",
+      {CollectiveKind::all_to_all, forward ? inputs : sizes.output, false, StepGroup::context});
+  list.attention("core attention", call);
+  list.collective(
+      "exchange heads for sequence",
+      {CollectiveKind::all_to_all, forward ? sizes.output : inputs, false, StepGroup::context});
+}
+
+/// Queries and keys, read and written.
+void rotary(OperatorList& list, const OperatorContext& context) {
+  const Transformer& model = context.model;
+  if (model.positions != PositionKind::rotary) return;
+  const std::int64_t kv_heads = model.mla ? model.heads : model.kv_heads;
+  const double width = static_cast<double>((model.heads + kv_heads) * model.qk_dim());
+  list.memory("rotary", MemoryKernel::rotary, context.tokens(), 2 * width / context.layout.grid.tp);
+}
+
+/// Latent attention: shapes of the projections. The two down projections are whole on every
+/// tensor-parallel rank and work on its part of the sequence; what is gathered for the up
+/// projections is the latent, not the hidden state. Source: Megatron-LM d98e8a64,
+/// megatron/core/transformer/multi_latent_attention.py; DeepSeek-V2, arXiv 2405.04434, section 2.1.
+struct LatentShapes {
+  GemmShape q_down;
+  GemmShape q_up;
+  GemmShape q;  // in place of both where queries are not compressed
+  GemmShape kv_down;
+  GemmShape kv_up;
+};
+
+LatentShapes latent_shapes(const OperatorContext& context) {
+  const LatentAttention& mla = *context.model.mla;
+  const std::int64_t hidden = context.model.hidden;
+  const std::int64_t heads = context.model.heads / context.layout.grid.tp;
+  const std::int64_t outside = context.sharded_tokens();
+  const std::int64_t inside = context.tokens();
+  const std::int64_t query = heads * context.model.qk_dim();
+  return {.q_down = {.m = outside, .n = mla.q_rank, .k = hidden},
+          .q_up = {.m = inside, .n = query, .k = mla.q_rank},
+          .q = {.m = inside, .n = query, .k = hidden},
+          .kv_down = {.m = outside, .n = mla.kv_rank + mla.qk_rope_dim, .k = hidden},
+          .kv_up = {.m = inside, .n = heads * (mla.qk_nope_dim + mla.v_dim), .k = mla.kv_rank}};
+}
+
+void latent_projections_forward(OperatorList& list, const OperatorContext& context) {
+  const LatentAttention& mla = *context.model.mla;
+  const LatentShapes shapes = latent_shapes(context);
+  if (mla.q_rank > 0) {
+    list.gemm("q down", shapes.q_down);
+    list.norm_forward("q norm", mla.q_rank);
+    list.column_forward("q up", shapes.q_up);
+  } else {
+    list.column_forward("q", shapes.q);
+  }
+  list.gemm("kv down", shapes.kv_down);
+  list.norm_forward("kv norm", mla.kv_rank);
+  list.enter_tensor_region("all-gather shared key", list.activation_size(mla.qk_rope_dim));
+  list.column_forward("kv up", shapes.kv_up);
+}
+
+void latent_projections_backward(OperatorList& list, const OperatorContext& context) {
+  const LatentAttention& mla = *context.model.mla;
+  const LatentShapes shapes = latent_shapes(context);
+  list.column_backward("kv up", shapes.kv_up);
+  list.leave_tensor_region("reduce shared key gradient", list.activation_size(mla.qk_rope_dim));
+  list.norm_backward("kv norm", mla.kv_rank);
+  list.local_backward("kv down", shapes.kv_down);
+  if (mla.q_rank > 0) {
+    list.column_backward("q up", shapes.q_up);
+    list.norm_backward("q norm", mla.q_rank);
+    list.local_backward("q down", shapes.q_down);
+  } else {
+    list.column_backward("q", shapes.q);
+  }
+}
+
+}  // namespace
+
+void core_attention(OperatorList& list, const OperatorContext& context, std::int64_t layer,
+                    AttentionPass pass) {
+  const AttentionCall call{attention_shape(context, layer), pass};
+  if (context.layout.grid.cp > 1) {
+    switch (context.layout.context) {
+      case ContextKind::ring: ring_attention(list, context, call); return;
+      case ContextKind::all_gather: gathered_attention(list, context, call); return;
+      case ContextKind::all_to_all: exchanged_attention(list, context, call); return;
+    }
+  }
+  if (context.training.framework.fused_attention) {
+    list.attention("core attention", call);
+  } else {
+    unfused_attention(list, context, call);
+  }
+}
+
+void attention_forward(OperatorList& list, const OperatorContext& context, std::int64_t layer) {
+  list.norm_forward("input norm", context.model.hidden);
+  if (context.model.mla) {
+    latent_projections_forward(list, context);
+  } else {
+    list.column_forward("qkv", qkv_shape(context));
+  }
+  rotary(list, context);
+  core_attention(list, context, layer, AttentionPass::forward);
+  list.row_forward("attention output", projection_shape(context));
+  list.residual();
+}
+
+void attention_backward(OperatorList& list, const OperatorContext& context, std::int64_t layer) {
+  list.residual_dropout_backward();
+  list.row_backward("attention output", projection_shape(context));
+  core_attention(list, context, layer, AttentionPass::backward);
+  rotary(list, context);
+  if (context.model.mla) {
+    latent_projections_backward(list, context);
+  } else {
+    list.column_backward("qkv", qkv_shape(context));
+  }
+  list.norm_backward("input norm", context.model.hidden);
+  list.residual_gradient();
+}
+
+}  // namespace flopcast

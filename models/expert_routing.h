@@ -1,0 +1,29 @@
+#pragma once
+
+// How many tokens reach the experts of a rank. Routing is balanced: each expert gets its equal
+// share.
+
+#include <cstdint>
+
+#include "models/layer_operators.h"
+
+namespace flopcast {
+
+/// Most tokens that one source rank sends to one expert: ceil(tokens * top_k / experts * factor).
+/// Source: Megatron-LM d98e8a64, megatron/core/transformer/moe/moe_utils.py, get_capacity.
+std::int64_t expert_capacity(std::int64_t tokens, const MixtureOfExperts& moe, double factor);
+
+/// The routed tokens of one layer and micro-batch on one rank, a token counted once for each of the
+/// experts that it goes to.
+struct RoutedTokens {
+  std::int64_t sent = 0;        // by this rank to all experts, itself included
+  std::int64_t held = 0;        // by this rank's experts: what it receives, gathered over etp
+  std::int64_t experts = 0;     // on this rank
+  std::int64_t per_expert = 0;  // of `held`; rounded up, as the fullest expert decides
+};
+
+/// Of a model with experts. Without a capacity factor no token is dropped; with one, each source
+/// rank pads what it sends to each expert to the capacity, whatever the routing.
+RoutedTokens routed_tokens(const OperatorContext& context);
+
+}  // namespace flopcast

@@ -1,0 +1,151 @@
+#include "models/operator_list.h"
+
+#include "sim/check.h"
+
+// A column-parallel linear layer gathers its input (sequence parallel) and splits its output; a
+// row-parallel one takes split input and reduces. Backward mirrors: Korthikanti et al., 2205.05198,
+// section 4.2.2, and Megatron-LM d98e8a64, megatron/core/tensor_parallel/layers.py:
+//   column backward: gather input again beside dgrad; reduce dgrad beside wgrad
+//   row backward:    gather the gradient, then dgrad and wgrad
+
+namespace flopcast {
+
+OperatorList::OperatorList(const OperatorContext& context, OperatorPhase phase)
+    : context_(context), phase_(phase), element_(element_size(context.training.parameter_dtype)) {}
+
+int OperatorList::ranks_of(StepGroup group) const {
+  const ParallelGrid& grid = context_.layout.grid;
+  switch (group) {
+    case StepGroup::tensor: return grid.tp;
+    case StepGroup::context: return grid.cp;
+    case StepGroup::expert: return grid.ep;
+    case StepGroup::expert_tensor: return grid.etp;
+    case StepGroup::data:
+    case StepGroup::expert_data:
+    case StepGroup::world:
+    case StepGroup::embedding:
+    case StepGroup::forward_next:
+    case StepGroup::forward_previous:
+    case StepGroup::backward_previous:
+    case StepGroup::backward_next: break;
+  }
+  FLOPCAST_CHECK(false, "the other groups are not of a layer");
+}
+
+void OperatorList::collective(std::string_view name, const GroupCall& call) {
+  if (ranks_of(call.group) < 2) return;
+  list_.push_back({.name = name, .phase = phase_, .work = call});
+}
+
+void OperatorList::join(StepGroup group) {
+  if (ranks_of(group) < 2) return;
+  list_.push_back({.name = "join", .phase = phase_, .work = Join{group}});
+}
+
+void OperatorList::enter_tensor_region(std::string_view name, Bytes size, bool beside) {
+  if (!context_.layout.sequence_parallel) return;
+  collective(name, {CollectiveKind::all_gather, size, beside});
+}
+
+void OperatorList::leave_tensor_region(std::string_view name, Bytes size, bool beside) {
+  collective(name, {reduction(), size, beside});
+}
+
+/// With tensor_overlap (Transformer Engine's user buffers) the ring exchange of the input runs
+/// under the product: the part on the local shard starts at once.
+void OperatorList::column_forward(std::string_view name, GemmShape shape) {
+  const bool beside = context_.training.tensor_overlap;
+  enter_tensor_region("all-gather input", activation_size(shape.k), beside);
+  gemm(name, shape);
+  if (beside) join();
+}
+
+/// With tensor_overlap all but the last of tp pieces of the reduction run under the product.
+void OperatorList::row_forward(std::string_view name, GemmShape shape) {
+  const Bytes size = activation_size(shape.n);
+  if (!context_.training.tensor_overlap) {
+    gemm(name, shape);
+    leave_tensor_region("reduce output", size);
+    return;
+  }
+  const double tail = 1.0 / static_cast<double>(context_.layout.grid.tp);
+  leave_tensor_region("reduce output", (1 - tail) * size, true);
+  gemm(name, shape);
+  join();
+  leave_tensor_region("reduce output, last piece", tail * size);
+}
+
+void OperatorList::dgrad(std::string_view name, GemmShape forward) {
+  gemm(name, {.m = forward.m, .n = forward.k, .k = forward.n, .batch = forward.batch},
+       OperatorPhase::data_gradient);
+}
+
+/// dW[n,k] += dY[tokens,n]^T X[tokens,k], added up over micro-batches in the gradient's type: in
+/// the product's own output (read and written) or by a kernel of its own.
+void OperatorList::wgrad(std::string_view name, GemmShape forward) {
+  const Bytes gradient = element_size(context_.training.gradient_dtype);
+  const bool fused = context_.training.framework.fused_wgrad_accumulation;
+  GemmShape shape{.m = forward.n, .n = forward.k, .k = forward.m, .batch = forward.batch};
+  if (fused) shape.result_traffic = 2.0 * gradient;
+  gemm(name, shape, OperatorPhase::weight_gradient);
+  if (fused) return;
+  const double elements = static_cast<double>(shape.m * shape.n * shape.batch);
+  list_.push_back(
+      {.name = "add weight gradient",
+       .phase = OperatorPhase::weight_gradient,
+       .work = MemoryCall{MemoryKernel::elementwise, elements * (element_ + 2.0 * gradient)}});
+}
+
+void OperatorList::column_backward(std::string_view name, GemmShape forward) {
+  const bool regather =
+      context_.layout.sequence_parallel && context_.training.framework.regather_in_backward;
+  const bool hide = context_.training.framework.overlap_tensor_regather;
+  const Bytes input = activation_size(forward.k);
+  if (regather) enter_tensor_region("all-gather input again", input, hide);
+  dgrad(name, forward);
+  if (regather && hide) join();
+  leave_tensor_region("reduce input gradient", input, true);
+  wgrad(name, forward);
+  join();
+}
+
+void OperatorList::row_backward(std::string_view name, GemmShape forward) {
+  enter_tensor_region("all-gather output gradient", activation_size(forward.n));
+  local_backward(name, forward);
+}
+
+void OperatorList::local_backward(std::string_view name, GemmShape forward) {
+  dgrad(name, forward);
+  wgrad(name, forward);
+}
+
+void OperatorList::norm_forward(std::string_view name, std::int64_t width) {
+  memory(name, MemoryKernel::norm_forward, context_.sharded_tokens(),
+         2 * static_cast<double>(width));
+}
+
+/// Reads input and gradient, writes the input's gradient.
+void OperatorList::norm_backward(std::string_view name, std::int64_t width) {
+  memory(name, MemoryKernel::norm_backward, context_.sharded_tokens(),
+         3 * static_cast<double>(width));
+}
+
+/// Two inputs, one output, a byte of mask.
+void OperatorList::residual() {
+  const double mask = context_.model.dropout ? 0.5 : 0;
+  memory("residual", MemoryKernel::elementwise, context_.sharded_tokens(),
+         (3 + mask) * static_cast<double>(context_.model.hidden));
+}
+
+void OperatorList::residual_dropout_backward() {
+  if (!context_.model.dropout) return;
+  memory("residual gradient", MemoryKernel::elementwise, context_.sharded_tokens(),
+         2.5 * static_cast<double>(context_.model.hidden));
+}
+
+void OperatorList::residual_gradient() {
+  memory("residual gradient", MemoryKernel::elementwise, context_.sharded_tokens(),
+         3 * static_cast<double>(context_.model.hidden));
+}
+
+}  // namespace flopcast

@@ -1,0 +1,98 @@
+#pragma once
+
+// Builds the operators of a layer in order; knows the splits. Private to the files that issue
+// operators: layer_operators.cpp, attention_operators.cpp, expert_operators.cpp.
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "models/layer_operators.h"
+
+namespace flopcast {
+
+/// Operators of one rank and phase.
+class OperatorList {
+ public:
+  OperatorList(const OperatorContext& context, OperatorPhase phase);
+
+  void gemm(std::string_view name, GemmShape shape, OperatorPhase phase) {
+    list_.push_back({.name = name, .phase = phase, .work = shape});
+  }
+  void gemm(std::string_view name, GemmShape shape) { gemm(name, shape, phase_); }
+
+  void attention(std::string_view name, AttentionCall call) {
+    list_.push_back({.name = name, .phase = phase_, .work = call});
+  }
+
+  /// A kernel that moves `per_token` elements of the 16-bit type for each of `tokens`.
+  void memory(std::string_view name, MemoryKernel kernel, std::int64_t tokens, double per_token) {
+    const Bytes moved = static_cast<double>(tokens) * per_token * element_;
+    list_.push_back({.name = name, .phase = phase_, .work = MemoryCall{kernel, moved}});
+  }
+
+  /// Nothing for a group of one.
+  void collective(std::string_view name, const GroupCall& call);
+  void join(StepGroup group = StepGroup::tensor);
+
+  /// `width` elements of the 16-bit type for each token of the tensor-parallel region.
+  Bytes activation_size(std::int64_t width) const {
+    return static_cast<double>(context_.tokens() * width) * element_;
+  }
+  /// Before a column-parallel layer, after a row-parallel one; `size` of the whole activation.
+  void enter_tensor_region(std::string_view name, Bytes size, bool beside = false);
+  void leave_tensor_region(std::string_view name, Bytes size, bool beside = false);
+
+  void column_forward(std::string_view name, GemmShape shape);
+  void row_forward(std::string_view name, GemmShape shape);
+  void column_backward(std::string_view name, GemmShape forward);
+  void row_backward(std::string_view name, GemmShape forward);
+  /// Both products of the backward pass, without communication.
+  void local_backward(std::string_view name, GemmShape forward);
+  void wgrad(std::string_view name, GemmShape forward);
+
+  /// A norm of `width` on the tokens outside the tensor-parallel region.
+  void norm_forward(std::string_view name, std::int64_t width);
+  void norm_backward(std::string_view name, std::int64_t width);
+  /// Bias, dropout and residual in one kernel.
+  void residual();
+  /// Gradients of bias and dropout; nothing without dropout.
+  void residual_dropout_backward();
+  /// Adds the gradient that passed by a norm.
+  void residual_gradient();
+
+  std::vector<Operator> take() && { return std::move(list_); }
+
+ private:
+  CollectiveKind reduction() const {
+    return context_.layout.sequence_parallel ? CollectiveKind::reduce_scatter
+                                             : CollectiveKind::all_reduce;
+  }
+  int ranks_of(StepGroup group) const;
+  void dgrad(std::string_view name, GemmShape forward);
+
+  const OperatorContext& context_;
+  OperatorPhase phase_;
+  Bytes element_;
+  std::vector<Operator> list_;
+};
+
+// attention_operators.cpp: norm, projections, core attention, residual
+void attention_forward(OperatorList& list, const OperatorContext& context, std::int64_t layer);
+void attention_backward(OperatorList& list, const OperatorContext& context, std::int64_t layer);
+void core_attention(OperatorList& list, const OperatorContext& context, std::int64_t layer,
+                    AttentionPass pass);
+
+// expert_operators.cpp: norm, router, routed and shared experts, residual
+void experts_forward(OperatorList& list, const OperatorContext& context);
+void experts_backward(OperatorList& list, const OperatorContext& context);
+
+// layer_operators.cpp
+/// A dense MLP of `ffn` over all ranks of the tensor-parallel group, without norm and residual.
+void dense_mlp_forward(OperatorList& list, const OperatorContext& context, std::int64_t ffn);
+void dense_mlp_backward(OperatorList& list, const OperatorContext& context, std::int64_t ffn);
+/// Elements per token of the activation kernel on a hidden layer of `width`.
+double activation_elements(const Transformer& model, std::int64_t width, AttentionPass pass);
+
+}  // namespace flopcast
