@@ -44,8 +44,19 @@ ExpertWork expert_work(const OperatorContext& context) {
                        element_size(context.training.parameter_dtype)};
 }
 
-/// Copies every token once for each of its experts, or adds the copies up.
+bool once_per_node(const OperatorContext& context) {
+  return context.layout.dispatcher == TokenDispatcher::once_per_node && context.layout.grid.ep > 1;
+}
+
+GroupCall exchange(const OperatorContext& context, const ExpertWork& work) {
+  return {CollectiveKind::all_to_all, work.exchanged, false, StepGroup::expert,
+          once_per_node(context)};
+}
+
+/// Copies every token once for each of its experts, or adds the copies up. Where a node gets one
+/// copy that is done there.
 void permute(OperatorList& list, const OperatorContext& context, std::string_view name) {
+  if (once_per_node(context)) return;
   const ExpertWork work = expert_work(context);
   list.memory(name, MemoryKernel::permute, work.tokens.sent,
               2 * static_cast<double>(context.model.hidden));
@@ -54,7 +65,8 @@ void permute(OperatorList& list, const OperatorContext& context, std::string_vie
 /// What came from several ranks is sorted by expert; one expert needs no order.
 void sort_by_expert(OperatorList& list, const OperatorContext& context, const ExpertWork& work) {
   const ParallelGrid& grid = context.layout.grid;
-  if (work.tokens.experts == 1 || grid.ep * grid.etp == 1) return;
+  const bool sorted = work.tokens.experts == 1 || grid.ep * grid.etp == 1;
+  if (sorted && !once_per_node(context)) return;
   list.memory("sort by expert", MemoryKernel::permute, work.tokens.held,
               2 * static_cast<double>(context.model.hidden));
 }
@@ -62,7 +74,7 @@ void sort_by_expert(OperatorList& list, const OperatorContext& context, const Ex
 void to_experts(OperatorList& list, const OperatorContext& context, std::string_view name) {
   const ExpertWork work = expert_work(context);
   const double etp = context.layout.grid.etp;
-  list.collective(name, {CollectiveKind::all_to_all, work.exchanged, false, StepGroup::expert});
+  list.collective(name, exchange(context, work));
   list.collective("all-gather routed tokens", {CollectiveKind::all_gather, etp * work.exchanged,
                                                false, StepGroup::expert_tensor});
   sort_by_expert(list, context, work);
@@ -74,11 +86,13 @@ void from_experts(OperatorList& list, const OperatorContext& context, std::strin
   sort_by_expert(list, context, work);
   list.collective("reduce expert outputs", {CollectiveKind::reduce_scatter, etp * work.exchanged,
                                             false, StepGroup::expert_tensor});
-  list.collective(name, {CollectiveKind::all_to_all, work.exchanged, false, StepGroup::expert});
+  list.collective(name, exchange(context, work));
 }
 
-/// Every rank learns how many tokens each other has for its experts.
+/// Every rank learns how many tokens each other has for its experts; the kernels that send once per
+/// node do so themselves.
 void exchange_counts(OperatorList& list, const OperatorContext& context) {
+  if (once_per_node(context)) return;
   const auto counts = static_cast<double>(context.model.moe->experts * context.layout.grid.ep);
   list.collective("exchange token counts",
                   {CollectiveKind::all_gather, counts * kCountSize, false, StepGroup::expert});

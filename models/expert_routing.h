@@ -13,6 +13,15 @@ namespace flopcast {
 /// Source: Megatron-LM d98e8a64, megatron/core/transformer/moe/moe_utils.py, get_capacity.
 std::int64_t expert_capacity(std::int64_t tokens, const MixtureOfExperts& moe, double factor);
 
+/// Expected number of distinct places among the experts of a token, `experts` spread evenly over
+/// `places`, each choice of `top_k` equally likely.
+double distinct_places(std::int64_t experts, std::int64_t places, std::int64_t top_k);
+
+/// Part of a token's copies that leave where those for one node travel as one and are forwarded
+/// there over NVLink, which the network outlasts; in a group inside one node, those for one rank.
+/// Source: DeepSeek-V3, arXiv 2412.19437, section 3.2.2; deepseek-ai/DeepEP.
+double merged_copies(const MixtureOfExperts& moe, const GroupShape& shape);
+
 /// The routed tokens of one layer and micro-batch on one rank, a token counted once for each of the
 /// experts that it goes to.
 struct RoutedTokens {

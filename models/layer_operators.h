@@ -32,6 +32,9 @@ struct GroupCall {
   Bytes size;
   bool beside = false;  // runs beside the compute that follows, up to the next Join of the group
   StepGroup group = StepGroup::tensor;
+  /// All-to-all of routed tokens: copies for one node, or for one rank where all are in one node,
+  /// travel as one.
+  bool once_per_node = false;
 };
 
 /// Compute goes on only when the collectives of the group that run beside it have ended.

@@ -35,12 +35,19 @@ enum class ContextKind : std::uint8_t {
   all_to_all,  // heads for sequence and back (Ulysses)
 };
 
+/// How tokens travel to the ranks that hold their experts.
+enum class TokenDispatcher : std::uint8_t {
+  all_to_all,     // a copy for each expert
+  once_per_node,  // a copy for each node, forwarded inside it ("deepep")
+};
+
 struct Layout {
   ParallelGrid grid{};  // tp cp ep dp pp etp and the rank order
   int vpp = 1;          // virtual pipeline: model chunks per rank
   int zero = 0;         // 0 none, 1 distributed optimizer, 2 + gradients, 3 + parameters
   bool sequence_parallel = false;
   ContextKind context = ContextKind::ring;
+  TokenDispatcher dispatcher = TokenDispatcher::all_to_all;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   int micro_batch_group = 0;            // interleaved: group size per virtual stage; 0 means pp
   std::vector<int> layers_per_stage{};  // explicit split, one entry per global stage; empty: even

@@ -36,7 +36,7 @@ class LayerBuilder {
   }
 
   TimedOperators timed_here(const std::vector<Operator>& operators) {
-    return timed(operators, context_.training, groups_, tables_);
+    return timed(operators, context_, groups_, tables_);
   }
 
  private:

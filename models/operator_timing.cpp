@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "models/expert_routing.h"
 #include "sim/check.h"
 
 namespace flopcast {
@@ -121,8 +122,9 @@ void CostTables::finish(Workload& workload) && {
   workload.labels = std::move(labels_);
 }
 
-TimedOperators timed(const std::vector<Operator>& operators, const Training& training,
+TimedOperators timed(const std::vector<Operator>& operators, const OperatorContext& context,
                      const RankGroups& groups, CostTables& tables) {
+  const Training& training = context.training;
   using Kind = TimedOperators::Item::Kind;
   TimedOperators out;
   Seconds host;
@@ -138,7 +140,9 @@ TimedOperators timed(const std::vector<Operator>& operators, const Training& tra
     } else if (const auto* call = std::get_if<GroupCall>(&op.work)) {
       const GroupId group = groups[static_cast<std::size_t>(call->group)];
       const StepCategory charged = category_of(call->group);
-      const TransferId transfer = tables.transfer(call->kind, call->size, group, charged);
+      const double part =
+          call->once_per_node ? merged_copies(*context.model.moe, tables.shape_of(group)) : 1;
+      const TransferId transfer = tables.transfer(call->kind, part * call->size, group, charged);
       if (!call->beside) device += tables.solo_time(transfer);
       out.items.push_back({call->beside ? Kind::beside : Kind::collective, index_of(transfer),
                            charged, label, call->group});

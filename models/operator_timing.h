@@ -46,6 +46,7 @@ class CostTables {
   }
 
   const Profile& profile() const { return profile_; }
+  GroupShape shape_of(GroupId group) const { return communicators_.facts[index_of(group)].shape; }
 
   LabelId label(std::string_view text);
   KernelId kernel(TimeEstimate estimate, StepCategory category);
@@ -92,7 +93,7 @@ struct TimedOperators {
 };
 
 /// With the time that the GPU waits where the host needs longer to issue the stretch.
-TimedOperators timed(const std::vector<Operator>& operators, const Training& training,
+TimedOperators timed(const std::vector<Operator>& operators, const OperatorContext& context,
                      const RankGroups& groups, CostTables& tables);
 
 void append(ProgramBuilder& program, const TimedOperators& work);

@@ -30,6 +30,7 @@ struct MixtureOfExperts {
   bool shared_gate = false;      // a gate on the shared expert (Qwen2-MoE): hidden parameters
   std::int64_t first_dense = 0;  // leading layers with the dense MLP
   std::int64_t every = 1;        // of the others, every n-th layer has experts
+  std::int64_t node_limit = 0;   // a token's experts lie on so many nodes at most; 0: on any
   bool router_bias = false;      // a bias parameter per expert, as in a plain linear layer
   bool expert_bias = false;      // biases of the routed experts' matrices (gpt-oss)
 };

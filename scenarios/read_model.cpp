@@ -43,6 +43,7 @@ MixtureOfExperts read_experts(const Node& node, const std::optional<MixtureOfExp
   fields.flag("shared_gate", moe.shared_gate);
   fields.count("first_dense", moe.first_dense, 0, kMostLayers);
   fields.count("every", moe.every, 1, kMostLayers);
+  fields.count("node_limit", moe.node_limit, 0, kMostHeads);
   fields.flag("router_bias", moe.router_bias);
   fields.flag("expert_bias", moe.expert_bias);
   if (moe.top_k > moe.experts) {

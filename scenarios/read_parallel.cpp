@@ -21,6 +21,9 @@ constexpr Choice<ContextKind> kContextKinds[] = {{"p2p", ContextKind::ring},
                                                  {"all_gather", ContextKind::all_gather},
                                                  {"a2a", ContextKind::all_to_all}};
 
+constexpr Choice<TokenDispatcher> kDispatchers[] = {{"all_to_all", TokenDispatcher::all_to_all},
+                                                    {"deepep", TokenDispatcher::once_per_node}};
+
 constexpr std::string_view kOrderExample =
     "an order of tp, cp, ep, dp and pp, innermost first, such as \"tp-cp-ep-dp-pp\"";
 
@@ -76,6 +79,7 @@ Layout read_parallel(const std::optional<Node>& node, int gpus) {
   fields.count("zero", layout.zero, 0, 3);
   fields.flag("sequence_parallel", layout.sequence_parallel);
   fields.kind("cp_kind", layout.context, kContextKinds);
+  fields.kind("dispatcher", layout.dispatcher, kDispatchers);
   fields.count("micro_batch_group", layout.micro_batch_group, 0, kMostRanks);
   if (const auto list = node->find("layers_per_stage")) {
     for (const Node& layers : list->items()) {

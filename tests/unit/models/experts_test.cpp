@@ -112,6 +112,29 @@ TEST_CASE("capacity is that of Megatron") {
   }
 }
 
+TEST_CASE("a token's experts lie on as many nodes as chance puts them") {
+  for (const json cases = fixture("expert_node_fan_out").at("cases"); const json& row : cases) {
+    CAPTURE(row.dump());
+    CHECK(distinct_places(row.at("experts"), row.at("nodes"), row.at("top_k")) ==
+          Approx(row.at("expected_distinct_nodes").get<double>()).epsilon(1e-12));
+  }
+}
+
+// Two experts of 4 on 2 ranks: the second is on the first one's rank with probability 1/3, so that
+// 5/3 copies travel instead of 2. Limited to one of two nodes, one copy does.
+TEST_CASE("copies for one place travel as one") {
+  MixtureOfExperts moe{.experts = 4, .top_k = 2};
+  CHECK(merged_copies(moe, {.ranks_per_node = 2, .nodes = 1}) == Approx(5.0 / 6));
+  CHECK(merged_copies(moe, {.ranks_per_node = 1, .nodes = 2}) == Approx(5.0 / 6));
+  moe.node_limit = 1;
+  CHECK(merged_copies(moe, {.ranks_per_node = 1, .nodes = 2}) == Approx(1.0 / 2));
+  Job job = small_job({.ep = 2, .dp = 2});
+  job.layout.dispatcher = TokenDispatcher::once_per_node;
+  const Step step = run_step(job);
+  CHECK(step.calls(0, StepCategory::expert) == 4);
+  CHECK(step.sent(0, StepCategory::expert) == Approx(4 * 128 * 64 * 2 / 2 * 5.0 / 6));
+}
+
 TEST_CASE("each expert computes its share of what all ranks send") {
   // 64 tokens to 2 experts each: 128 sent and received; 2 local experts compute 64 each.
   Job job = small_job({.ep = 2, .dp = 2});
