@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <utility>
 
 #include "sim/check.h"
+#include "sim/double_binary_tree.h"
 
 namespace flopcast {
 
@@ -69,35 +71,11 @@ void add_route(const Cluster& cluster, GpuId from, GpuId to, LinkCounts& counts,
   for (const LinkId link : route) counts.add(link, 1);
 }
 
-// Members by domain, domains by the first place of a member, members in the order given.
-std::vector<std::vector<GpuId>> by_domain(const Cluster& cluster, std::span<const GpuId> gpus) {
-  std::vector<std::pair<int, std::size_t>> order;  // domain, place
-  order.reserve(gpus.size());
-  for (std::size_t place = 0; place < gpus.size(); ++place) {
-    order.emplace_back(cluster.nvlink_domain_of(gpus[place]), place);
-  }
-  std::ranges::sort(order);
-  std::vector<std::pair<std::size_t, std::size_t>> runs;  // first place, begin in order
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    if (i == 0 || order[i].first != order[i - 1].first) runs.emplace_back(order[i].second, i);
-  }
-  std::ranges::sort(runs);
-  std::vector<std::vector<GpuId>> domains;
-  domains.reserve(runs.size());
-  for (const auto& [place, begin] : runs) {
-    std::vector<GpuId>& members = domains.emplace_back();
-    for (std::size_t i = begin; i < order.size() && order[i].first == order[begin].first; ++i) {
-      members.push_back(gpus[order[i].second]);
-    }
-  }
-  return domains;
-}
-
 // One channel per member of the fullest domain; channel k leaves and enters a domain at member
 // k mod g. In a real chain entry and exit are neighbours, swapped from node to node so that each
 // crossing stays on its rail; summed over the channels the loads are the same.
 std::vector<LinkLoad> ring_load(const Cluster& cluster, std::span<const GpuId> gpus) {
-  const std::vector<std::vector<GpuId>> domains = by_domain(cluster, gpus);
+  const std::vector<std::vector<GpuId>> domains = members_by_domain(cluster, gpus);
   const auto fullest =
       std::ranges::max(domains, {}, [](const auto& members) { return members.size(); }).size();
   const std::size_t channels = domains.size() == 1 ? 1 : fullest;
@@ -129,6 +107,34 @@ std::vector<LinkLoad> direct_load(const Cluster& cluster, std::span<const GpuId>
   return counts.loads(gpus.size() - 1);
 }
 
+// One channel per member of the fullest domain; member k mod g is a domain's node of both trees,
+// the others hang from it in a chain. An edge is a unit flow each way.
+std::vector<LinkLoad> tree_load(const Cluster& cluster, std::span<const GpuId> gpus) {
+  const std::vector<std::vector<GpuId>> domains = members_by_domain(cluster, gpus);
+  const auto channels =
+      std::ranges::max(domains, {}, [](const auto& members) { return members.size(); }).size();
+  LinkCounts counts;
+  std::vector<LinkId> route;
+  const auto join = [&](GpuId a, GpuId b) {
+    add_route(cluster, a, b, counts, route);
+    add_route(cluster, b, a, counts, route);
+  };
+  for (std::size_t k = 0; k < channels; ++k) {
+    const auto member = [&](std::size_t domain, std::size_t place) {
+      return domains[domain][(k + place) % domains[domain].size()];
+    };
+    for (std::size_t d = 0; d < domains.size(); ++d) {
+      const DoubleBinaryTree trees =
+          double_binary_tree(static_cast<int>(domains.size()), static_cast<int>(d));
+      for (const std::optional<int>& up : {trees.first.up, trees.second.up}) {
+        if (up) join(member(d, 0), member(static_cast<std::size_t>(*up), 0));
+        for (std::size_t i = 1; i < domains[d].size(); ++i) join(member(d, i - 1), member(d, i));
+      }
+    }
+  }
+  return counts.loads(2 * channels);
+}
+
 // Whether all members have one value of a property.
 template <class Property>
 bool share(std::span<const GpuId> gpus, Property property) {
@@ -137,6 +143,30 @@ bool share(std::span<const GpuId> gpus, Property property) {
 }
 
 }  // namespace
+
+std::vector<std::vector<GpuId>> members_by_domain(const Cluster& cluster,
+                                                  std::span<const GpuId> gpus) {
+  std::vector<std::pair<int, std::size_t>> order;  // domain, place
+  order.reserve(gpus.size());
+  for (std::size_t place = 0; place < gpus.size(); ++place) {
+    order.emplace_back(cluster.nvlink_domain_of(gpus[place]), place);
+  }
+  std::ranges::sort(order);
+  std::vector<std::pair<std::size_t, std::size_t>> runs;  // first place, begin in order
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (i == 0 || order[i].first != order[i - 1].first) runs.emplace_back(order[i].second, i);
+  }
+  std::ranges::sort(runs);
+  std::vector<std::vector<GpuId>> domains;
+  domains.reserve(runs.size());
+  for (const auto& [place, begin] : runs) {
+    std::vector<GpuId>& members = domains.emplace_back();
+    for (std::size_t i = begin; i < order.size() && order[i].first == order[begin].first; ++i) {
+      members.push_back(gpus[order[i].second]);
+    }
+  }
+  return domains;
+}
 
 std::vector<LinkLoad> group_load(const Cluster& cluster, std::span<const GpuId> gpus,
                                  LoadPattern pattern) {
@@ -150,6 +180,7 @@ std::vector<LinkLoad> group_load(const Cluster& cluster, std::span<const GpuId> 
       add_route(cluster, gpus[0], gpus[1], counts, route);
       return counts.loads(1);
     }
+    case LoadPattern::tree: return tree_load(cluster, gpus);
   }
   return {};
 }

@@ -18,6 +18,7 @@ enum class LoadPattern : std::uint8_t {
   ring,    // neighbours in ring order, one rotation per GPU and rail as NCCL's channels have it
   direct,  // every member to every other
   pair,    // first member to second
+  tree,    // double binary tree over NVLink domains, up and down, a chain inside each
 };
 
 /// Weights of links per byte that one rank sends, for a group on `gpus` (ring order; ranks of one
@@ -28,10 +29,18 @@ enum class LoadPattern : std::uint8_t {
 ///   Over all 2(n-1)/n S bytes that an all-reduce of S sends per rank of n = gN, each NIC so
 ///   carries 2(n-1)/n S/g. Where members share a NIC, their parts add up on it. direct: 1/(n-1)
 ///   byte to every other member. pair: one byte from first to second.
+///   tree: not per byte that a rank sends, since nodes of a tree send unequally, but per byte that
+///   is all-reduced. Each edge carries half a byte up and half a byte down, in two trees; channels
+///   are rotated as in the ring. Over many nodes a NIC so carries up to 2/g, as in the ring; but
+///   trees cross leaves more often, and two nodes have a single edge.
 /// Weights of one link are summed. In order of LinkId. Links with equal load have equal weights to
 /// the last bit.
 std::vector<LinkLoad> group_load(const Cluster& cluster, std::span<const GpuId> gpus,
                                  LoadPattern pattern);
+
+/// Members by NVLink domain, domains by the first place of a member, members in the order given.
+std::vector<std::vector<GpuId>> members_by_domain(const Cluster& cluster,
+                                                  std::span<const GpuId> gpus);
 
 /// Ranks per NVLink domain and number of domains. Uneven groups count the fullest domain.
 GroupShape group_shape(const Cluster& cluster, std::span<const GpuId> gpus);

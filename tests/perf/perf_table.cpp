@@ -1,5 +1,5 @@
 // One table of what the simulator costs on this machine. `perf_table <scale>`: 1 is a smoke run, 20
-// takes half a minute. Processor time of one core, the median of a few runs.
+// takes a minute. Processor time of one core, the median of a few runs (of one, past a second).
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bench_workloads.h"
+#include "network_bench.h"
 #include "sim/engine.h"
 #include "sim/fold.h"
 #include "sim/rates.h"
@@ -25,9 +26,9 @@ using namespace flopcast::bench;
 
 namespace {
 
-template <class Work>
+template <std::size_t Runs = 5, class Work>
 double median_seconds(Work work) {
-  std::array<double, 5> taken{};
+  std::array<double, Runs> taken{};
   for (double& seconds : taken) {
     const std::clock_t begin = std::clock();
     work();
@@ -137,6 +138,29 @@ void measure_collective(std::size_t ranks) {
              whole * 1e3, folded * 1e3);
 }
 
+template <std::size_t Runs = 5>
+void measure_steps(std::string_view name, const Workload& w) {
+  std::uint64_t events = 0;
+  const double took = median_seconds<Runs>([&] { events = run(w).events; });
+  fmt::print("steps    {:<42} {:>9} events {:>10.1f} ms\n", name, events, took * 1e3);
+}
+
+/// Collectives as single sends, and a step of fluid ones.
+void measure_network(bool smoke) {
+  measure_steps("transformer step, 288 ops x 64 ranks", transformer_step(64));
+  measure_steps("all-to-all 2:1, 4032 flows at once", step_all_to_all(64));
+  measure_steps("ring, 64 ranks", step_ring(64, 1));
+  if (smoke) return;
+  measure_steps("transformer step, 288 ops x 1024 ranks", transformer_step(1024));
+  measure_steps("all-to-all 2:1, 16256 flows at once", step_all_to_all(128));
+  measure_steps("ring, 512 ranks", step_ring(512, 1));
+  measure_steps<1>("ring, 512 ranks, 8 channels", step_ring(512, 8));
+  const Workload large = step_ring(4096, 1);
+  const double folded = median_seconds([&] { run(fold(large).workload); });
+  fmt::print("steps    {:<42} {:>16} {:>10.1f} ms\n", "ring, 4096 ranks", "folded,", folded * 1e3);
+  measure_steps<1>("ring, 4096 ranks", large);
+}
+
 double resident_peak_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -176,4 +200,5 @@ int main(int argc, char** argv) {
   for (const std::size_t ranks : {8U, 64U, 512U, 4096U, 16384U}) {
     if (!smoke || ranks <= 512) measure_collective(ranks);
   }
+  measure_network(smoke);
 }

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "calibration/closed_forms.h"
-#include "calibration/double_binary_tree.h"
+#include "sim/double_binary_tree.h"
 
 namespace flopcast {
 namespace {

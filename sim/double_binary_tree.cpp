@@ -1,4 +1,4 @@
-#include "calibration/double_binary_tree.h"
+#include "sim/double_binary_tree.h"
 
 #include "sim/check.h"
 

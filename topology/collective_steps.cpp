@@ -1,0 +1,351 @@
+#include "topology/collective_steps.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "sim/check.h"
+#include "sim/double_binary_tree.h"
+#include "topology/group_load.h"
+#include "topology/step_builder.h"
+
+namespace flopcast {
+
+namespace {
+
+std::uint32_t count(int number) { return static_cast<std::uint32_t>(number); }
+
+/// One program for all members.
+void set_programs(StepBuilder& builder, Program program) {
+  const ProgramId id = builder.add_program(std::move(program));
+  for (Place place = 0; place < builder.members(); ++place) builder.set_program(place, id);
+}
+
+// --- Ring ---------------------------------------------------------------------------------------
+
+/// Channel k of a ring enters one domain at member k and leaves it at k - 1; the next domain runs
+/// the other way round, so that each crossing stays on its rail (but the last of an odd number).
+std::vector<Place> ring_successors(const StepBuilder& builder, Place channel) {
+  std::vector<Place> order;
+  for (Place domain = 0; domain < builder.domains(); ++domain) {
+    const Place size = builder.domain_size(domain);
+    for (Place i = 0; i < size; ++i) {
+      const Place step = domain % 2 == 0 ? i : size - 1 - i;
+      order.push_back(builder.first(domain) + (channel + step) % size);
+    }
+  }
+  std::vector<Place> successors(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    successors[order[i]] = order[(i + 1) % order.size()];
+  }
+  return successors;
+}
+
+/// Each channel cuts its part into one piece per rank. In each step a rank passes on the piece that
+/// it received in the step before: n - 1 steps to reduce or to gather, twice as many for both.
+/// Source: Patarasuk and Yuan, J. Parallel Distrib. Comput. 69(2), 2009.
+void add_ring(const CollectiveSteps& spec, StepBuilder& builder) {
+  const Place ranks = builder.members();
+  const std::uint32_t steps = (spec.kind == CollectiveKind::all_reduce ? 2 : 1) * (ranks - 1);
+  const TransferId transfer =
+      builder.add_transfer(spec.size / spec.channels / spec.chunks / static_cast<double>(ranks));
+  Program program;
+  for (Place channel = 0; channel < count(spec.channels); ++channel) {
+    builder.connect_all(ring_successors(builder, channel));
+    StepStream stream = add_stream(program);
+    const auto to_next = static_cast<std::uint16_t>(2 * channel);
+    const auto from_previous = static_cast<std::uint16_t>(2 * channel + 1);
+    for (std::uint32_t tag = 0; tag < steps * count(spec.chunks); ++tag) {
+      if (tag >= count(spec.chunks)) stream.recv(from_previous, tag - count(spec.chunks));
+      stream.send(to_next, tag, transfer);
+    }
+    for (std::uint32_t chunk = 0; chunk < count(spec.chunks); ++chunk) {
+      stream.recv(from_previous, (steps - 1) * count(spec.chunks) + chunk);
+    }
+  }
+  set_programs(builder, std::move(program));
+}
+
+// --- Trees --------------------------------------------------------------------------------------
+
+/// One member's place in one tree: slots of its connections.
+struct TreeSlots {
+  std::optional<StepBuilder::Connection> parent;  // from: up; to: down, both at the child
+  std::vector<std::uint16_t> from_children;
+  std::vector<std::uint16_t> to_children;
+};
+
+/// Up: a chunk goes on when it has come from all children. Down: when it has come from the parent,
+/// or at the root from all children; to every child at once.
+void add_tree_streams(const TreeSlots& slots, std::uint32_t chunks, TransferId transfer,
+                      Program& program) {
+  const std::uint32_t first_event = program.events;
+  const bool passes_down = !slots.to_children.empty();
+  if (passes_down) program.events += chunks;
+  StepStream up = add_stream(program);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+    for (const std::uint16_t child : slots.from_children) up.recv(child, chunk);
+    if (slots.parent) {
+      up.send(slots.parent->from_slot, chunk, transfer);
+    } else if (passes_down) {
+      up.record(first_event + chunk);
+    }
+  }
+  if (slots.parent) {
+    StepStream down = add_stream(program);
+    for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+      down.recv(slots.parent->to_slot, chunk);
+      if (passes_down) down.record(first_event + chunk);
+    }
+  }
+  for (const std::uint16_t child : slots.to_children) {
+    StepStream stream = add_stream(program);
+    for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+      stream.wait(first_event + chunk);
+      stream.send(child, chunk, transfer);
+    }
+  }
+}
+
+/// Which domain each domain sends to on the way up, in both trees.
+struct DomainParents {
+  std::vector<std::optional<int>> first;
+  std::vector<std::optional<int>> second;
+};
+DomainParents domain_parents(int domains) {
+  DomainParents parents;
+  for (int domain = 0; domain < domains; ++domain) {
+    const DoubleBinaryTree trees = double_binary_tree(domains, domain);
+    parents.first.push_back(trees.first.up);
+    parents.second.push_back(trees.second.up);
+  }
+  return parents;
+}
+
+/// In each domain a chain hangs from member `channel`, which is the domain's node of the tree.
+std::vector<TreeSlots> connect_tree(StepBuilder& builder,
+                                    const std::vector<std::optional<int>>& parents, Place channel) {
+  std::vector<TreeSlots> slots(builder.members());
+  const auto head = [&](Place domain) {
+    return builder.first(domain) + channel % builder.domain_size(domain);
+  };
+  const auto join = [&](Place child, Place parent) {
+    const StepBuilder::Connection up = builder.connect(child, parent);
+    const StepBuilder::Connection down = builder.connect(parent, child);
+    slots[child].parent = {.from_slot = up.from_slot, .to_slot = down.to_slot};
+    slots[parent].from_children.push_back(up.to_slot);
+    slots[parent].to_children.push_back(down.from_slot);
+  };
+  for (Place domain = 0; domain < builder.domains(); ++domain) {
+    if (parents[domain]) join(head(domain), head(count(*parents[domain])));
+    const Place size = builder.domain_size(domain);
+    for (Place i = 1; i < size; ++i) {
+      const auto link_of = [&](Place n) { return builder.first(domain) + (channel + n) % size; };
+      join(link_of(i), link_of(i - 1));
+    }
+  }
+  return slots;
+}
+
+/// As NCCL's: reduce towards the root, broadcast back, pipelined by chunks.
+/// Source: NCCL 2.30.7, src/graph/trees.cc; Sanders, Speck and Traeff 2009.
+void add_trees(const CollectiveSteps& spec, StepBuilder& builder) {
+  const DomainParents parents = domain_parents(static_cast<int>(builder.domains()));
+  const bool twice = spec.algorithm == StepAlgorithm::double_binary_tree;
+  const TransferId transfer =
+      builder.add_transfer(spec.size / spec.channels / spec.chunks / (twice ? 2 : 1));
+  std::vector<Program> programs(builder.members());
+  const auto add = [&](const std::vector<std::optional<int>>& tree, Place channel) {
+    const std::vector<TreeSlots> slots = connect_tree(builder, tree, channel);
+    for (Place place = 0; place < builder.members(); ++place) {
+      add_tree_streams(slots[place], count(spec.chunks), transfer, programs[place]);
+    }
+  };
+  for (Place channel = 0; channel < count(spec.channels); ++channel) {
+    add(parents.first, channel);
+    if (twice) add(parents.second, channel);
+  }
+  for (Place place = 0; place < builder.members(); ++place) {
+    builder.set_program(place, builder.add_program(std::move(programs[place])));
+  }
+}
+
+// --- Halving and doubling -----------------------------------------------------------------------
+
+/// Reduce: exchange half of what is left with the rank at distance 1, 2, 4...; gather: the same
+/// backwards, so that the most data goes the least far.
+/// Source: Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19(1), 2005.
+void add_halving_doubling(const CollectiveSteps& spec, StepBuilder& builder) {
+  const auto bits = static_cast<std::uint32_t>(std::countr_zero(builder.members()));
+  std::vector<TransferId> halves;  // by bit
+  for (std::uint32_t bit = 0; bit < bits; ++bit) {
+    halves.push_back(builder.add_transfer(spec.size / spec.channels /
+                                          static_cast<double>(std::uint64_t{2} << bit)));
+  }
+  Program program;
+  for (std::uint32_t channel = 0; channel < count(spec.channels); ++channel) {
+    StepStream stream = add_stream(program);
+    const auto exchange = [&](std::uint32_t bit, std::uint32_t tag) {
+      const std::uint32_t relation = channel * bits + bit;
+      stream.send(static_cast<std::uint16_t>(2 * relation), tag, halves[bit]);
+      stream.recv(static_cast<std::uint16_t>(2 * relation + 1), tag);
+    };
+    for (std::uint32_t bit = 0; bit < bits; ++bit) {
+      std::vector<Place> partners;
+      for (Place place = 0; place < builder.members(); ++place) {
+        partners.push_back(place ^ (Place{1} << bit));
+      }
+      builder.connect_all(partners);
+      if (spec.kind != CollectiveKind::all_gather) exchange(bit, 0);
+    }
+    for (std::uint32_t bit = bits; bit-- > 0;) {
+      if (spec.kind != CollectiveKind::reduce_scatter) exchange(bit, 1);
+    }
+  }
+  set_programs(builder, std::move(program));
+}
+
+// --- All-to-all ---------------------------------------------------------------------------------
+
+/// A rank sends to those at distance 1, 2, 3..., dealt out to `channels` streams.
+void add_direct(const CollectiveSteps& spec, StepBuilder& builder) {
+  const Place ranks = builder.members();
+  const TransferId transfer = builder.add_transfer(spec.size / static_cast<double>(ranks));
+  Program program;
+  program.streams.resize(std::min(count(spec.channels), ranks - 1));
+  for (Place distance = 1; distance < ranks; ++distance) {
+    std::vector<Place> to;
+    for (Place place = 0; place < ranks; ++place) to.push_back((place + distance) % ranks);
+    builder.connect_all(to);
+    StepStream stream{program.streams[(distance - 1) % program.streams.size()]};
+    stream.send(static_cast<std::uint16_t>(2 * (distance - 1)), 0, transfer);
+    stream.recv(static_cast<std::uint16_t>(2 * (distance - 1) + 1), 0);
+  }
+  set_programs(builder, std::move(program));
+}
+
+/// First a rank hands to each local rank all that is for ranks in that place of their domains, then
+/// each sends along its rail what it has gathered, one message per domain.
+/// Source: NCCL 2.30.7, PXN level 2 (NCCL_P2P_PXN_LEVEL).
+void add_hierarchical(const CollectiveSteps& spec, StepBuilder& builder) {
+  const Place local = builder.domain_size(0);
+  const Place domains = builder.domains();
+  const Bytes block = spec.size / static_cast<double>(builder.members()) / spec.chunks;
+  const TransferId inside = builder.add_transfer(block * domains);
+  const TransferId outside = builder.add_transfer(block * local);
+  const std::uint32_t chunks = count(spec.chunks);
+  Program program;
+  program.events = domains > 1 ? chunks : 0;
+  program.streams.resize(1);  // gathers
+  for (Place distance = 1; distance < local; ++distance) {
+    std::vector<Place> to;
+    for (Place place = 0; place < builder.members(); ++place) {
+      const Place first = place - place % local;
+      to.push_back(first + (place + distance) % local);
+    }
+    builder.connect_all(to);
+    StepStream stream = add_stream(program);
+    for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+      stream.send(static_cast<std::uint16_t>(2 * (distance - 1)), chunk, inside);
+    }
+  }
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+    StepStream gather{program.streams.front()};
+    for (Place distance = 1; distance < local; ++distance) {
+      gather.recv(static_cast<std::uint16_t>(2 * (distance - 1) + 1), chunk);
+    }
+    if (domains > 1) gather.record(chunk);
+  }
+  for (Place distance = 1; distance < domains; ++distance) {
+    std::vector<Place> to;
+    for (Place place = 0; place < builder.members(); ++place) {
+      to.push_back((place + distance * local) % builder.members());
+    }
+    builder.connect_all(to);
+    const Place relation = local - 1 + distance - 1;
+    StepStream stream = add_stream(program);
+    for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+      stream.wait(chunk);
+      stream.send(static_cast<std::uint16_t>(2 * relation), chunk, outside);
+      stream.recv(static_cast<std::uint16_t>(2 * relation + 1), chunk);
+    }
+  }
+  set_programs(builder, std::move(program));
+}
+
+// --- What fits ----------------------------------------------------------------------------------
+
+bool knows(StepAlgorithm algorithm, CollectiveKind kind) {
+  switch (algorithm) {
+    case StepAlgorithm::ring:
+    case StepAlgorithm::halving_doubling:
+      return kind == CollectiveKind::all_reduce || kind == CollectiveKind::all_gather ||
+             kind == CollectiveKind::reduce_scatter;
+    case StepAlgorithm::tree:
+    case StepAlgorithm::double_binary_tree: return kind == CollectiveKind::all_reduce;
+    case StepAlgorithm::direct:
+    case StepAlgorithm::hierarchical: return kind == CollectiveKind::all_to_all;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<std::string> problem_of(const CollectiveSteps& steps, const Cluster& cluster,
+                                      std::span<const GpuId> gpus) {
+  const std::string_view name = to_text(steps.algorithm);
+  if (!knows(steps.algorithm, steps.kind)) {
+    return fmt::format("{} has no {} form", to_text(steps.kind), name);
+  }
+  if (gpus.size() < 2) return fmt::format("{} ranks have nobody to send to", gpus.size());
+  if (steps.size <= Bytes{}) return std::string("a collective needs more than 0 bytes");
+  if (steps.channels < 1) return fmt::format("channels {} is less than 1", steps.channels);
+  if (steps.chunks < 1) return fmt::format("chunks {} is less than 1", steps.chunks);
+  const bool whole = steps.algorithm == StepAlgorithm::halving_doubling ||
+                     steps.algorithm == StepAlgorithm::direct;
+  if (whole && steps.chunks > 1) return fmt::format("{} sends messages whole: chunks 1", name);
+  if (steps.algorithm == StepAlgorithm::halving_doubling && !std::has_single_bit(gpus.size())) {
+    return fmt::format("halving_doubling needs a power of two, not {} ranks", gpus.size());
+  }
+  if (steps.algorithm == StepAlgorithm::hierarchical) {
+    if (steps.channels > 1) return std::string("hierarchical sends on all rails: channels 1");
+    const auto domains = members_by_domain(cluster, gpus);
+    for (const auto& domain : domains) {
+      if (domain.size() == domains.front().size()) continue;
+      return fmt::format("hierarchical needs equally many ranks per domain, not {} and {}",
+                         domains.front().size(), domain.size());
+    }
+  }
+  return std::nullopt;
+}
+
+Workload idle_network(const Cluster& cluster) {
+  Workload network;
+  network.category_names = {"communication"};
+  network.labels = {"step"};
+  network.links.reserve(cluster.links().size());
+  for (std::uint32_t i = 0; i < cluster.links().size(); ++i) {
+    network.links.push_back(
+        {.name = cluster.name_of(LinkId{i}), .capacity = cluster.links()[i].capacity});
+  }
+  return network;
+}
+
+void append_steps(const Cluster& cluster, std::span<const GpuId> gpus, const CollectiveSteps& steps,
+                  Workload& network) {
+  FLOPCAST_CHECK(!problem_of(steps, cluster, gpus), "the caller asks for the problem first");
+  StepBuilder builder(cluster, gpus, steps, network);
+  switch (steps.algorithm) {
+    case StepAlgorithm::ring: return add_ring(steps, builder);
+    case StepAlgorithm::tree:
+    case StepAlgorithm::double_binary_tree: return add_trees(steps, builder);
+    case StepAlgorithm::halving_doubling: return add_halving_doubling(steps, builder);
+    case StepAlgorithm::direct: return add_direct(steps, builder);
+    case StepAlgorithm::hierarchical: return add_hierarchical(steps, builder);
+  }
+}
+
+}  // namespace flopcast

@@ -1,0 +1,70 @@
+#pragma once
+
+// Inside the step-level network: rows of a workload for the ranks of one collective and the pairs
+// that send to each other.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "topology/collective_steps.h"
+
+namespace flopcast {
+
+/// Number of a member within its group, domain by domain.
+using Place = std::uint32_t;
+
+class StepBuilder {
+ public:
+  StepBuilder(const Cluster& cluster, std::span<const GpuId> gpus, const CollectiveSteps& steps,
+              Workload& network);
+
+  Place members() const { return static_cast<Place>(gpus_.size()); }
+  /// Domain d holds places first(d) to first(d + 1).
+  Place domains() const { return static_cast<Place>(first_.size() - 1); }
+  Place first(Place domain) const { return first_[domain]; }
+  Place domain_size(Place domain) const { return first_[domain + 1] - first_[domain]; }
+
+  TransferId add_transfer(Bytes size);
+  ProgramId add_program(Program program);
+  void set_program(Place place, ProgramId program);
+
+  /// A connection from one member to another: the slots that its ends use it by.
+  struct Connection {
+    std::uint16_t from_slot;
+    std::uint16_t to_slot;
+  };
+  Connection connect(Place from, Place to);
+  /// Everyone sends to one other: connection k of this kind has slots 2k and 2k+1 at all members,
+  /// if there is no other kind. `to` is a permutation.
+  void connect_all(std::span<const Place> to);
+
+ private:
+  GroupId add_pair(Place from, Place to);
+  std::uint16_t add_slot(Place place, GroupId group);
+
+  const Cluster& cluster_;
+  const CollectiveSteps& steps_;
+  Workload& network_;
+  std::uint32_t first_rank_;
+  std::vector<GpuId> gpus_;  // by Place
+  std::vector<Place> first_;
+  std::vector<LinkId> route_;
+};
+
+/// Ops of one stream; category and label are the same for all.
+struct StepStream {
+  std::vector<Op>& ops;
+
+  void send(std::uint16_t slot, std::uint32_t tag, TransferId transfer) {
+    ops.push_back({.kind = OpKind::send, .slot = slot, .row = index_of(transfer), .tag = tag});
+  }
+  void recv(std::uint16_t slot, std::uint32_t tag) {
+    ops.push_back({.kind = OpKind::recv, .slot = slot, .tag = tag});
+  }
+  void record(std::uint32_t event) { ops.push_back({.kind = OpKind::record, .row = event}); }
+  void wait(std::uint32_t event) { ops.push_back({.kind = OpKind::wait, .row = event}); }
+};
+inline StepStream add_stream(Program& program) { return {program.streams.emplace_back()}; }
+
+}  // namespace flopcast
