@@ -1,126 +1,14 @@
 #include "models/stage_program.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <utility>
 
 #include "models/expert_routing.h"
-#include "models/model_chunk.h"
 #include "models/parameters.h"
-#include "sim/check.h"
+#include "models/stage_builder.h"
 
 namespace flopcast {
-namespace {
-
-constexpr std::size_t kCompute = index_of(StepStream::compute);
-constexpr std::size_t kTensor = index_of(StepStream::tensor);
-constexpr std::size_t kForwardSend = index_of(StepStream::forward_send);
-constexpr std::size_t kForwardRecv = index_of(StepStream::forward_recv);
-constexpr std::size_t kBackwardSend = index_of(StepStream::backward_send);
-constexpr std::size_t kBackwardRecv = index_of(StepStream::backward_recv);
-constexpr std::size_t kData = index_of(StepStream::data);
-
-constexpr std::size_t kAllTensors = std::numeric_limits<std::size_t>::max();
-
-constexpr std::uint16_t slot_of(StepGroup group) { return static_cast<std::uint16_t>(group); }
-
-/// Appends one rank's step, part by part.
-class StageBuilder {
- public:
-  StageBuilder(const StageInputs& inputs, const RankRole& role, CostTables& tables);
-
-  StageProgram build() &&;
-
- private:
-  // One pass of the schedule.
-  void forward(const ScheduleOp& op);
-  void backward(const ScheduleOp& op);
-  void backward_layer(const ModelChunk& chunk, std::size_t layer);
-  void work(const TimedOperators& operators);
-
-  // Between stages.
-  void receive(const ScheduleOp& op);
-  void send(const ScheduleOp& op);
-
-  // Data parallel.
-  void gather_parameters();
-  void await_parameters(int chunk, std::size_t end_tensor);
-  void reduce_completed(int chunk, std::size_t completed_tensor);
-  void reduce_rest(int chunk);
-  void reduce_bucket(const ChunkBucket& bucket);
-  void reduce_aligned(std::size_t backward_index);
-  void hold_gradients(int chunk);
-  void free_reduced(int chunk);
-
-  // Begin and end of the step.
-  void allocate_states();
-  double routed_elements() const;
-  void finish_gradients();
-  void optimize();
-
-  const ParallelGrid& grid() const { return inputs_.job.layout.grid; }
-  const Training& training() const { return inputs_.job.training; }
-  int stage_of(int chunk) const { return chunk * grid().pp + rank_; }
-  int last_stage() const { return grid().pp * inputs_.job.layout.vpp - 1; }
-  /// Whether any gradient is reduced: experts may be copied where nothing else is.
-  bool reduces() const {
-    return group(StepGroup::data) != kNoGroup || group(StepGroup::expert_data) != kNoGroup;
-  }
-  bool sharded() const { return inputs_.job.layout.zero >= 1 && reduces(); }
-  /// ZeRO-2: a chunk's gradients exist from its first backward pass to their reduction.
-  bool gradients_sharded() const { return inputs_.job.layout.zero >= 2 && sharded(); }
-  /// Elements whose optimizer state the rank keeps: dense parameters are sharded over dp * cp,
-  /// those of experts over their own data group.
-  double own_elements() const {
-    const auto experts = static_cast<double>(expert_parameters_);
-    const double dense = static_cast<double>(parameters_) - experts;
-    if (inputs_.job.layout.zero == 0) return dense + experts;
-    return dense / (grid().dp * grid().cp) + experts / grid().edp();
-  }
-  GroupId group(StepGroup slot) const { return role_.groups[static_cast<std::size_t>(slot)]; }
-  std::uint32_t tag(const ScheduleOp& op, int receiving_stage) const {
-    const auto stages = static_cast<std::uint32_t>(last_stage() + 1);
-    return static_cast<std::uint32_t>(op.micro_batch) * stages +
-           static_cast<std::uint32_t>(receiving_stage);
-  }
-  std::int64_t gradient_bytes(std::size_t chunk) const {
-    return static_cast<std::int64_t>(static_cast<double>(chunks_[chunk].parameters) *
-                                     element_size(training().gradient_dtype).value);
-  }
-  void hold(MemoryPool pool, std::int64_t size) { program_.allocate(kCompute, id_of(pool), size); }
-  void free(MemoryPool pool, std::int64_t size) { program_.release(kCompute, id_of(pool), size); }
-  void memory_kernel(MemoryKernel kernel, Bytes moved, StepCategory category,
-                     std::string_view name) {
-    program_.compute(kCompute,
-                     tables_.kernel(memory_time(tables_.profile(), kernel, moved), category),
-                     id_of(category), tables_.label(name));
-  }
-  /// A collective that the compute stream waits for.
-  void blocking(StepGroup slot, CollectiveKind kind, Bytes size, std::string_view name);
-
-  /// Parameters of a bucket on their way back.
-  struct Gather {
-    EventId done;
-    std::size_t first_tensor;
-  };
-
-  const StageInputs& inputs_;
-  const RankRole& role_;
-  int rank_;  // pipeline rank
-  CostTables& tables_;
-  OperatorContext context_;
-  ProgramBuilder program_;
-  std::vector<ModelChunk> chunks_;
-  std::vector<std::size_t> reduced_;          // buckets of each chunk already under way
-  std::vector<std::size_t> last_backward_;    // index among backward passes, by chunk
-  std::vector<bool> gradients_held_;          // by chunk, under ZeRO-2
-  std::vector<std::vector<Gather>> gathers_;  // by chunk, in forward order
-  std::vector<std::size_t> awaited_;          // of them, by chunk
-  std::int64_t parameters_ = 0;
-  std::int64_t expert_parameters_ = 0;  // of them in the experts' own data group
-  StageProgram out_;
-};
 
 StageBuilder::StageBuilder(const StageInputs& inputs, const RankRole& role, CostTables& tables)
     : inputs_(inputs),
@@ -252,90 +140,6 @@ void StageBuilder::send(const ScheduleOp& op) {
   if (!beside || training().framework.blocking_p2p) program_.order(stream, kCompute);
 }
 
-/// Parameters come back from the optimizer's shards in forward order, one bucket after another.
-void StageBuilder::gather_parameters() {
-  const LabelId label = tables_.label("gather parameters");
-  for (std::size_t c = 0; c < chunks_.size(); ++c) {
-    const std::vector<ChunkBucket>& buckets = chunks_[c].buckets;
-    for (auto bucket = buckets.rbegin(); bucket != buckets.rend(); ++bucket) {
-      program_.collective(kData, slot_of(bucket->group), bucket->gather,
-                          id_of(StepCategory::parameter), label);
-      gathers_[c].push_back({program_.record(kData), bucket->first_tensor});
-    }
-  }
-}
-
-/// The first forward pass of a chunk waits, layer by layer, for the buckets that hold tensors
-/// before `end_tensor`. Source: Megatron-LM d98e8a64, distributed/distributed_data_parallel.py,
-/// forward pre-hooks of overlap_param_gather.
-void StageBuilder::await_parameters(int chunk, std::size_t end_tensor) {
-  const auto c = static_cast<std::size_t>(chunk);
-  for (; awaited_[c] < gathers_[c].size(); ++awaited_[c]) {
-    const Gather& gather = gathers_[c][awaited_[c]];
-    if (gather.first_tensor >= end_tensor) return;
-    program_.wait(kCompute, gather.done);
-  }
-}
-
-/// Starts the buckets of a chunk whose gradients are all there, beside the backward pass. Without
-/// interleaving only the first stage does so if Megatron aligns the stages: the others would reduce
-/// while they are still in the middle of the pipeline; they start when they are done, in the
-/// bubble.
-void StageBuilder::reduce_completed(int chunk, std::size_t completed_tensor) {
-  const auto c = static_cast<std::size_t>(chunk);
-  if (!reduces() || !training().overlap_grad_reduce) return;
-  if (grid().pp > 1 && training().framework.align_grad_reduce &&
-      (inputs_.job.layout.vpp > 1 || rank_ != 0)) {
-    return;
-  }
-  const std::vector<ChunkBucket>& buckets = chunks_[c].buckets;
-  while (reduced_[c] < buckets.size() && buckets[reduced_[c]].first_tensor >= completed_tensor) {
-    program_.order(kCompute, kData);
-    reduce_bucket(buckets[reduced_[c]++]);
-  }
-  free_reduced(chunk);
-}
-
-void StageBuilder::reduce_bucket(const ChunkBucket& bucket) {
-  program_.collective(kData, slot_of(bucket.group), bucket.reduce, id_of(StepCategory::gradient),
-                      tables_.label("reduce gradients"));
-}
-
-void StageBuilder::reduce_rest(int chunk) {
-  const auto c = static_cast<std::size_t>(chunk);
-  if (reduced_[c] == chunks_[c].buckets.size()) return;
-  program_.order(kCompute, kData);
-  while (reduced_[c] < chunks_[c].buckets.size()) reduce_bucket(chunks_[c].buckets[reduced_[c]++]);
-  free_reduced(chunk);
-}
-
-void StageBuilder::hold_gradients(int chunk) {
-  const auto c = static_cast<std::size_t>(chunk);
-  if (!gradients_sharded() || gradients_held_[c]) return;
-  hold(MemoryPool::gradients, gradient_bytes(c));
-  gradients_held_[c] = true;
-}
-
-void StageBuilder::free_reduced(int chunk) {
-  const auto c = static_cast<std::size_t>(chunk);
-  if (!gradients_held_[c] || reduced_[c] < chunks_[c].buckets.size()) return;
-  program_.release(kData, id_of(MemoryPool::gradients), gradient_bytes(c));
-  gradients_held_[c] = false;
-}
-
-/// Interleaved: a chunk is reduced `rank` backward passes after its last one, so that all ranks
-/// start together. Source: Megatron-LM d98e8a64, pipeline_parallel/schedules.py,
-/// grad_sync_virtual_microbatch_id.
-void StageBuilder::reduce_aligned(std::size_t backward_index) {
-  if (!reduces() || !training().overlap_grad_reduce) return;
-  if (inputs_.job.layout.vpp == 1) return;
-  const std::size_t shift =
-      training().framework.align_grad_reduce ? static_cast<std::size_t>(rank_) : 0;
-  for (std::size_t c = 0; c < chunks_.size(); ++c) {
-    if (backward_index == last_backward_[c] + shift) reduce_rest(static_cast<int>(c));
-  }
-}
-
 void StageBuilder::allocate_states() {
   const double elements = static_cast<double>(parameters_);
   const auto hold_elements = [this](MemoryPool pool, double count, double size) {
@@ -435,8 +239,6 @@ void StageBuilder::optimize() {
                      id_of(StepCategory::overhead), tables_.label("host work"));
   }
 }
-
-}  // namespace
 
 StageProgram stage_program(const StageInputs& inputs, const RankRole& role, CostTables& tables) {
   return StageBuilder(inputs, role, tables).build();

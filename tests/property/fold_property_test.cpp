@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "close_summaries.h"
 #include "fold_grid.h"
 #include "generator.h"
 #include "random_workload.h"
@@ -17,31 +18,7 @@ using namespace flopcast::test;
 
 namespace {
 
-// Relative. Sums over links are taken in another order, so an end may round to the next picosecond;
-// the margin is a few of them, for the random cases that last microseconds only.
-constexpr double kTolerance = 1e-9;
-constexpr double kPicoseconds = 5;
-
-void require_close(SimTime a, SimTime b, SimTime makespan) {
-  const double scale = static_cast<double>(makespan.picoseconds);
-  REQUIRE(static_cast<double>(std::abs((a - b).picoseconds)) <= kTolerance * scale + kPicoseconds);
-}
-
-void require_equal(const RankSummary& one, const RankSummary& row, SimTime makespan) {
-  require_close(one.end, row.end, makespan);
-  require_close(one.compute_busy, row.compute_busy, makespan);
-  require_close(one.idle, row.idle, makespan);
-  require_close(one.slowdown, row.slowdown, makespan);
-  for (std::size_t c = 0; c < one.by_category.size(); ++c) {
-    require_close(one.by_category[c].busy, row.by_category[c].busy, makespan);
-    require_close(one.by_category[c].exposed, row.by_category[c].exposed, makespan);
-    require_close(one.by_category[c].waiting, row.by_category[c].waiting, makespan);
-  }
-  REQUIRE(one.bytes_by_category == row.bytes_by_category);
-  REQUIRE(one.ops_by_category == row.ops_by_category);
-  REQUIRE(one.memory.total == row.memory.total);
-  REQUIRE(one.memory.pool_peak == row.memory.pool_peak);
-}
+using flopcast::test::require_equal;
 
 void require_equal(const LinkSummary& one, const LinkSummary& row, SimTime makespan) {
   REQUIRE(one.carried.value == Approx(row.carried.value).epsilon(kTolerance));

@@ -1,0 +1,126 @@
+#pragma once
+
+// The builder behind stage_program(): private to the files that append its parts, which are
+// stage_program.cpp (schedule, begin and end of the step) and stage_data_parallel.cpp (gathers and
+// reductions over the data-parallel groups).
+
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "models/model_chunk.h"
+#include "models/stage_program.h"
+
+namespace flopcast {
+
+inline constexpr std::size_t kCompute = index_of(StepStream::compute);
+inline constexpr std::size_t kTensor = index_of(StepStream::tensor);
+inline constexpr std::size_t kForwardSend = index_of(StepStream::forward_send);
+inline constexpr std::size_t kForwardRecv = index_of(StepStream::forward_recv);
+inline constexpr std::size_t kBackwardSend = index_of(StepStream::backward_send);
+inline constexpr std::size_t kBackwardRecv = index_of(StepStream::backward_recv);
+inline constexpr std::size_t kData = index_of(StepStream::data);
+
+inline constexpr std::size_t kAllTensors = std::numeric_limits<std::size_t>::max();
+
+constexpr std::uint16_t slot_of(StepGroup group) { return static_cast<std::uint16_t>(group); }
+
+/// Appends one rank's step, part by part.
+class StageBuilder {
+ public:
+  StageBuilder(const StageInputs& inputs, const RankRole& role, CostTables& tables);
+
+  StageProgram build() &&;
+
+ private:
+  // One pass of the schedule.
+  void forward(const ScheduleOp& op);
+  void backward(const ScheduleOp& op);
+  void backward_layer(const ModelChunk& chunk, std::size_t layer);
+  void work(const TimedOperators& operators);
+
+  // Between stages.
+  void receive(const ScheduleOp& op);
+  void send(const ScheduleOp& op);
+
+  // Data parallel.
+  void gather_parameters();
+  void await_parameters(int chunk, std::size_t end_tensor);
+  void reduce_completed(int chunk, std::size_t completed_tensor);
+  void reduce_rest(int chunk);
+  void reduce_bucket(const ChunkBucket& bucket);
+  void reduce_aligned(std::size_t backward_index);
+  void hold_gradients(int chunk);
+  void free_reduced(int chunk);
+
+  // Begin and end of the step.
+  void allocate_states();
+  double routed_elements() const;
+  void finish_gradients();
+  void optimize();
+
+  const ParallelGrid& grid() const { return inputs_.job.layout.grid; }
+  const Training& training() const { return inputs_.job.training; }
+  int stage_of(int chunk) const { return chunk * grid().pp + rank_; }
+  int last_stage() const { return grid().pp * inputs_.job.layout.vpp - 1; }
+  /// Whether any gradient is reduced: experts may be copied where nothing else is.
+  bool reduces() const {
+    return group(StepGroup::data) != kNoGroup || group(StepGroup::expert_data) != kNoGroup;
+  }
+  bool sharded() const { return inputs_.job.layout.zero >= 1 && reduces(); }
+  /// ZeRO-2: a chunk's gradients exist from its first backward pass to their reduction.
+  bool gradients_sharded() const { return inputs_.job.layout.zero >= 2 && sharded(); }
+  /// Elements whose optimizer state the rank keeps: dense parameters are sharded over dp * cp,
+  /// those of experts over their own data group.
+  double own_elements() const {
+    const auto experts = static_cast<double>(expert_parameters_);
+    const double dense = static_cast<double>(parameters_) - experts;
+    if (inputs_.job.layout.zero == 0) return dense + experts;
+    return dense / (grid().dp * grid().cp) + experts / grid().edp();
+  }
+  GroupId group(StepGroup slot) const { return role_.groups[static_cast<std::size_t>(slot)]; }
+  std::uint32_t tag(const ScheduleOp& op, int receiving_stage) const {
+    const auto stages = static_cast<std::uint32_t>(last_stage() + 1);
+    return static_cast<std::uint32_t>(op.micro_batch) * stages +
+           static_cast<std::uint32_t>(receiving_stage);
+  }
+  std::int64_t gradient_bytes(std::size_t chunk) const {
+    return static_cast<std::int64_t>(static_cast<double>(chunks_[chunk].parameters) *
+                                     element_size(training().gradient_dtype).value);
+  }
+  void hold(MemoryPool pool, std::int64_t size) { program_.allocate(kCompute, id_of(pool), size); }
+  void free(MemoryPool pool, std::int64_t size) { program_.release(kCompute, id_of(pool), size); }
+  void memory_kernel(MemoryKernel kernel, Bytes moved, StepCategory category,
+                     std::string_view name) {
+    program_.compute(kCompute,
+                     tables_.kernel(memory_time(tables_.profile(), kernel, moved), category),
+                     id_of(category), tables_.label(name));
+  }
+  /// A collective that the compute stream waits for.
+  void blocking(StepGroup slot, CollectiveKind kind, Bytes size, std::string_view name);
+
+  /// Parameters of a bucket on their way back.
+  struct Gather {
+    EventId done;
+    std::size_t first_tensor;
+  };
+
+  const StageInputs& inputs_;
+  const RankRole& role_;
+  int rank_;  // pipeline rank
+  CostTables& tables_;
+  OperatorContext context_;
+  ProgramBuilder program_;
+  std::vector<ModelChunk> chunks_;
+  std::vector<std::size_t> reduced_;          // buckets of each chunk already under way
+  std::vector<std::size_t> last_backward_;    // index among backward passes, by chunk
+  std::vector<bool> gradients_held_;          // by chunk, under ZeRO-2
+  std::vector<std::vector<Gather>> gathers_;  // by chunk, in forward order
+  std::vector<std::size_t> awaited_;          // of them, by chunk
+  std::int64_t parameters_ = 0;
+  std::int64_t expert_parameters_ = 0;  // of them in the experts' own data group
+  StageProgram out_;
+};
+
+}  // namespace flopcast
