@@ -114,17 +114,6 @@ const GroupFacts* facts_of(const Plan& plan, StepGroup slot) {
   return slowest;
 }
 
-std::string_view name_of(LinkKind kind) {
-  switch (kind) {
-    case LinkKind::nvlink: return "nvlink";
-    case LinkKind::pcie: return "pcie";
-    case LinkKind::nic: return "nic";
-    case LinkKind::leaf_uplink: return "leaf_uplink";
-    case LinkKind::spine_uplink: return "spine_uplink";
-  }
-  return {};
-}
-
 struct CommunicationLine {
   std::string_view name;
   StepCategory category;
@@ -156,7 +145,7 @@ std::vector<CommunicationShare> communication(const Plan& plan, const Means& mea
                              .exposed = means.of(&CategoryTime::exposed, line.category),
                              .waiting = means.of(&CategoryTime::waiting, line.category),
                              .shape = facts->shape,
-                             .slowest_link = std::string(name_of(facts->slowest)),
+                             .slowest_link = std::string(to_text(facts->slowest)),
                              .evidence = evidence_of(plan, line.category)};
     if (share.transfer > seconds(0)) {
       share.bus_bandwidth_gb = to_gigabytes_per_second(share.sent / share.transfer);

@@ -21,7 +21,10 @@ System read_system(const Node& node, Catalogue& catalogue);
 Transformer read_model(const Node& node, Catalogue& catalogue);
 
 ClusterSpec read_cluster(const Node& node, Catalogue& catalogue);
-/// "cluster.slow" and "cluster.degraded", once size and fabric are read.
+/// "cluster.fabric", once system and size are read.
+void read_fabric(const std::optional<Node>& node, ClusterSpec& spec);
+/// "cluster.missing_nics", "cluster.slow" and "cluster.degraded", once size and fabric are read.
+void read_missing_nics(const std::optional<Node>& node, ClusterSpec& spec);
 void read_slow(const std::optional<Node>& node, ClusterSpec& spec);
 void read_degraded(const std::optional<Node>& node, ClusterSpec& spec);
 
