@@ -129,4 +129,16 @@ Scenario read_scenario(const std::filesystem::path& file, const std::vector<Over
   return read_scenario_document(document, data);
 }
 
+ClusterSpec read_cluster_alone(const std::optional<std::filesystem::path>& file,
+                               const std::vector<Override>& overrides, const DataFolders& data) {
+  Document document =
+      file ? Document::read(*file) : Document::parse(R"({"cluster": {}})", "command line");
+  for (const Override& override : overrides) document.set(override.path, override.value);
+  Catalogue catalogue(data.catalogue);
+  const Node cluster = document.root().at("cluster");
+  ClusterSpec spec = read_cluster(cluster, catalogue);
+  cluster.finish();
+  return spec;
+}
+
 }  // namespace flopcast

@@ -60,4 +60,8 @@ struct DataFolders {
 Scenario read_scenario(const std::filesystem::path& file, const std::vector<Override>& overrides,
                        const DataFolders& data);
 
+/// The "cluster" of a scenario alone; without a file, of what the overrides set.
+ClusterSpec read_cluster_alone(const std::optional<std::filesystem::path>& file,
+                               const std::vector<Override>& overrides, const DataFolders& data);
+
 }  // namespace flopcast
