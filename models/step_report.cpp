@@ -155,6 +155,28 @@ std::vector<CommunicationShare> communication(const Plan& plan, const Means& mea
   return shares;
 }
 
+// The lines of the communication table that groups of a slot carry.
+Seconds cost_of(const GroupPlacement& placement, const Means& means) {
+  const auto saved = [&](StepCategory category) {
+    const Seconds transfer = means.of(&CategoryTime::busy, category);
+    return std::min(means.of(&CategoryTime::exposed, category),
+                    (1 - placement.together / placement.inside) * transfer);
+  };
+  if (placement.slot == StepGroup::tensor) return saved(StepCategory::tensor);
+  if (placement.slot == StepGroup::context) return saved(StepCategory::context);
+  if (placement.slot == StepGroup::expert) return saved(StepCategory::expert);
+  if (placement.slot == StepGroup::forward_next) return saved(StepCategory::pipeline);
+  return saved(StepCategory::gradient) + saved(StepCategory::parameter);
+}
+
+std::vector<GroupPlacement> placements(const Job& job, const Cluster& cluster, const Means& means) {
+  std::vector<GroupPlacement> all = group_placements(job, cluster);
+  for (GroupPlacement& placement : all) {
+    if (!placement.warning.empty()) placement.cost = cost_of(placement, means);
+  }
+  return all;
+}
+
 StageMemory stage_memory(const MemoryPeak& peak, int stage) {
   const auto pool = [&peak](MemoryPool p) {
     return bytes(static_cast<double>(peak.by_pool[static_cast<std::size_t>(p)]));
@@ -216,6 +238,7 @@ StepReport step_report(const Job& job, const Cluster& cluster, const Plan& plan,
 
   report.breakdown = breakdown(plan, means);
   report.communication = communication(plan, means);
+  report.placement = placements(job, cluster, means);
   report.device_memory = gpu.memory;
   fill_memory(report, plan, result, job.layout.grid.pp);
 

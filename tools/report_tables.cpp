@@ -213,6 +213,37 @@ TextTable communication_table(const StepReport& report) {
   return table;
 }
 
+TextTable placement_table(const StepReport& report) {
+  TextTable table{.title = "Placement (GB/s that a rank can send, at line rates: assumed)",
+                  .columns = {{"group", Align::left},
+                              {"slowest link", Align::left},
+                              {"alone"},
+                              {"beside its sisters"},
+                              {"inside its tier"}},
+                  .rows = {}};
+  const auto rate = [](BytesPerSecond bandwidth) {
+    return fmt::format("{:.1f}", to_gigabytes_per_second(bandwidth));
+  };
+  for (const GroupPlacement& placement : report.placement) {
+    table.rows.push_back({{placement.kind, link_text(std::string(to_text(placement.slowest))),
+                           rate(placement.alone), rate(placement.together),
+                           placement.inside > BytesPerSecond{} ? rate(placement.inside) : ""}});
+  }
+  return table;
+}
+
+std::vector<Fact> placement_warnings(const StepReport& report) {
+  std::vector<Fact> facts;
+  for (const GroupPlacement& placement : report.placement) {
+    if (placement.warning.empty() || placement.cost <= Seconds{}) continue;
+    facts.push_back({"placement",
+                     fmt::format("{}: costs up to {} of the step (assumed line rates)",
+                                 placement.warning, to_text(placement.cost)),
+                     Tone::bad});
+  }
+  return facts;
+}
+
 TextTable memory_table(const StepReport& report) {
   TextTable table{.title = fmt::format("Memory of each pipeline stage at its peak (GB of {} GB)",
                                        gigabytes_text(report.device_memory)),

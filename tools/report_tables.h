@@ -25,6 +25,10 @@ std::vector<Fact> answer_facts(const Answer& answer);
 
 TextTable time_table(const StepReport& report);
 TextTable communication_table(const StepReport& report);
+/// How the groups lie on the machine; empty for one GPU.
+TextTable placement_table(const StepReport& report);
+/// What of it costs time: "TP group spans nodes: costs up to 12.3 ms of the step".
+std::vector<Fact> placement_warnings(const StepReport& report);
 TextTable memory_table(const StepReport& report);
 TextTable expectation_table(std::span<const ExpectationResult> expectations);
 
