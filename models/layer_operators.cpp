@@ -135,6 +135,18 @@ std::vector<Operator> layer_backward(const OperatorContext& context, std::int64_
   return std::move(list).take();
 }
 
+BackwardHalves halves_of(const std::vector<Operator>& backward) {
+  BackwardHalves halves;
+  for (Operator op : backward) {
+    auto* const call = std::get_if<GroupCall>(&op.work);
+    const bool gathers = call != nullptr && call->for_weight_gradient;
+    if (gathers) call->beside = false;  // the product beside which it ran is in the other half
+    const bool later = gathers || op.phase == OperatorPhase::weight_gradient;
+    (later ? halves.weight_gradient : halves.input_gradient).push_back(op);
+  }
+  return halves;
+}
+
 bool fully_recomputed(const Recompute& recompute, std::int64_t layer_in_chunk) {
   return recompute.kind == RecomputeKind::full &&
          layer_in_chunk < recompute.layers.value_or(layer_in_chunk + 1);

@@ -12,11 +12,6 @@ namespace flopcast {
 
 namespace {
 
-bool can_lower(ScheduleKind kind) {
-  return kind == ScheduleKind::gpipe || kind == ScheduleKind::one_f_one_b ||
-         kind == ScheduleKind::interleaved;
-}
-
 std::vector<std::uint64_t> ranks_by_role(const Communicators& communicators) {
   std::vector<std::uint64_t> ranks(communicators.roles.size());
   for (const RankRow& row : communicators.ranks) ranks[row.role] += row.count;
@@ -62,11 +57,6 @@ std::optional<std::string> lowering_gap(const Job& job) {
   if (job.layout.zero == 2 && job.training.framework.reduces_each_micro_batch) {
     return "ZeRO stage 2 of DeepSpeed, which reduces gradients after every micro-batch, is not "
            "simulated yet";
-  }
-  if (!can_lower(job.layout.schedule)) {
-    return std::string("the ")
-        .append(schedule_name(job.layout.schedule))
-        .append(" schedule is not simulated yet; GPipe, 1F1B and interleaved 1F1B are");
   }
   return std::nullopt;
 }

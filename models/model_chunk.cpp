@@ -8,6 +8,7 @@
 
 #include "models/activation_memory.h"
 #include "models/parameters.h"
+#include "models/pipeline_schedule.h"
 #include "sim/check.h"
 
 namespace flopcast {
@@ -18,21 +19,44 @@ std::int64_t whole_bytes(Bytes size) { return static_cast<std::int64_t>(size.val
 /// Builds layers; equal ones are timed once.
 class LayerBuilder {
  public:
-  LayerBuilder(const OperatorContext& context, const RankGroups& groups, CostTables& tables)
-      : context_(context), groups_(groups), tables_(tables) {}
+  LayerBuilder(const OperatorContext& context, const RankGroups& groups, CostTables& tables,
+               bool splits_backward)
+      : context_(context), groups_(groups), tables_(tables), splits_(splits_backward) {}
 
   ChunkLayer build(std::int64_t layer, std::int64_t in_chunk) {
     const std::tuple key{fully_recomputed(context_.training.recompute, in_chunk), slides(layer),
                          context_.model.has_experts(layer)};
     const auto known = made_.find(key);
     if (known != made_.end()) return known->second;
+    const std::vector<Operator> backward = layer_backward(context_, layer);
     ChunkLayer out{.forward = timed_here(layer_forward(context_, layer)),
                    .recompute = timed_here(layer_recompute(context_, layer, in_chunk)),
-                   .backward = timed_here(layer_backward(context_, layer)),
+                   .backward = timed_here(backward),
                    .saved = whole_bytes(saved_by_layer(context_, layer, in_chunk)),
                    .restored = whole_bytes(restored_by_recompute(context_, layer, in_chunk))};
+    if (splits_) {
+      const BackwardHalves halves = halves_of(backward);
+      const WeightOperands kept = weight_operands(context_, layer);
+      out.input_gradient = timed_here(halves.input_gradient);
+      out.weight_gradient = timed_here(halves.weight_gradient);
+      out.weight_inputs = whole_bytes(kept.inputs);
+      out.output_gradients = whole_bytes(kept.output_gradients);
+    }
     made_.emplace(key, out);
     return out;
+  }
+
+  void build_head(ModelChunk& chunk) {
+    const std::vector<Operator> backward = head_backward(context_);
+    chunk.head_forward = timed_here(head_forward(context_));
+    chunk.head_backward = timed_here(backward);
+    chunk.saved_by_ends += whole_bytes(saved_by_head(context_));
+    if (!splits_) return;
+    const BackwardHalves halves = halves_of(backward);
+    const WeightOperands kept = head_weight_operands(context_);
+    chunk.head_input_gradient = timed_here(halves.input_gradient);
+    chunk.head_weight_gradient = timed_here(halves.weight_gradient);
+    chunk.kept_by_ends = whole_bytes(kept.inputs + kept.output_gradients);
   }
 
   TimedOperators timed_here(const std::vector<Operator>& operators) {
@@ -48,6 +72,7 @@ class LayerBuilder {
   const OperatorContext& context_;
   const RankGroups& groups_;
   CostTables& tables_;
+  bool splits_;
   std::map<std::tuple<bool, bool, bool>, ChunkLayer> made_;
 };
 
@@ -166,6 +191,7 @@ std::vector<ChunkBucket> chunk_buckets(const OperatorContext& context, const Chu
                                        ChunkPlace place, const RankGroups& groups,
                                        CostTables& tables) {
   const ParallelGrid& grid = context.layout.grid;
+  const int copies = model_copies(context.layout.schedule);
   std::vector<ChunkBucket> out;
   const auto timed_buckets = [&](const ReducedTensors& reduced) {
     const GroupId group = groups[static_cast<std::size_t>(reduced.group)];
@@ -173,10 +199,10 @@ std::vector<ChunkBucket> chunk_buckets(const OperatorContext& context, const Chu
     return time_buckets(context, cut_buckets(context, reduced, place), reduced.group, group,
                         tables);
   };
-  out = timed_buckets(
-      {StepGroup::data, static_cast<std::int64_t>(grid.dp) * grid.cp, tensors.all.dense});
-  std::vector<ChunkBucket> experts =
-      timed_buckets({StepGroup::expert_data, grid.edp(), tensors.all.expert});
+  out =
+      timed_buckets({StepGroup::data, std::int64_t{copies} * grid.dp * grid.cp, tensors.all.dense});
+  std::vector<ChunkBucket> experts = timed_buckets(
+      {StepGroup::expert_data, std::int64_t{copies} * grid.edp(), tensors.all.expert});
   place_expert_buckets(experts, tensors);
   out.insert(out.end(), experts.begin(), experts.end());
   std::ranges::stable_sort(out, std::greater{}, &ChunkBucket::first_tensor);
@@ -189,7 +215,7 @@ ModelChunk build_chunk(const OperatorContext& context, const StageContent& conte
                        ChunkPlace place, const RankGroups& groups, CostTables& tables) {
   ModelChunk out;
   out.content = content;
-  LayerBuilder layers(context, groups, tables);
+  LayerBuilder layers(context, groups, tables, place.splits_backward);
   const ChunkTensors tensors = chunk_tensors(context, content);
   for (std::int64_t i = 0; i < content.layers; ++i) {
     out.layers.push_back(layers.build(content.first_layer + i, i));
@@ -201,11 +227,7 @@ ModelChunk build_chunk(const OperatorContext& context, const StageContent& conte
     out.embedding_backward = layers.timed_here(embedding_backward(context));
     out.saved_by_ends += whole_bytes(saved_by_embedding(context));
   }
-  if (content.head) {
-    out.head_forward = layers.timed_here(head_forward(context));
-    out.head_backward = layers.timed_here(head_backward(context));
-    out.saved_by_ends += whole_bytes(saved_by_head(context));
-  }
+  if (content.head) layers.build_head(out);
   out.expert_parameters = total_elements(tensors.all.expert);
   out.parameters = total_elements(tensors.all.dense) + out.expert_parameters;
   out.replicated = replicated_elements(context.model, content, context.padded_vocab);
