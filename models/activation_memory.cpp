@@ -68,6 +68,7 @@ class SavedTensors {
   void latent_attention();
   void dense_mlp();
   void experts();
+  void prediction();
 
   std::vector<SavedTensor> take() && { return std::move(list_); }
 
@@ -170,6 +171,13 @@ void SavedTensors::experts() {
                w_.tokens * static_cast<double>(moe.shared_ffn) / w_.tp);
   }
   dropout_mask("MLP dropout mask");
+}
+
+/// In front of the layer of a multi-token prediction module.
+void SavedTensors::prediction() {
+  norm("embedding norm input", "embedding norm statistics");
+  norm("hidden norm input", "hidden norm statistics");
+  add_input("prediction projection input", linear_input(2 * w_.hidden));
 }
 
 }  // namespace
@@ -277,6 +285,45 @@ Bytes saved_by_head(const OperatorContext& context) {
   const double vocab = static_cast<double>(context.padded_vocab) / w.tp;
   const double logits = w.tokens * vocab * (w.element + element_size(DataType::fp32).value);
   return bytes(logits + 2 * w.sharded_tokens * w.hidden * w.element);
+}
+
+namespace {
+
+std::vector<SavedTensor> projection_tensors(const OperatorContext& context) {
+  SavedTensors saved(context);
+  saved.prediction();
+  return std::move(saved).take();
+}
+
+}  // namespace
+
+/// Recomputed in full it keeps its two inputs.
+Bytes saved_by_prediction(const OperatorContext& context, std::int64_t layer_in_chunk) {
+  Bytes sum = saved_by_head(context);
+  if (fully_recomputed(context.training.recompute, layer_in_chunk)) {
+    return sum + 2.0 * layer_input(context);
+  }
+  for (const SavedTensor& tensor : projection_tensors(context)) sum += tensor.size;
+  return sum + saved_by_layer(context, context.model.layers - 1, layer_in_chunk);
+}
+
+Bytes restored_for_prediction(const OperatorContext& context, std::int64_t layer_in_chunk) {
+  Bytes sum = saved_by_head(context) + all_saved(context, context.model.layers - 1);
+  for (const SavedTensor& tensor : projection_tensors(context)) sum += tensor.size;
+  return sum - saved_by_prediction(context, layer_in_chunk);
+}
+
+WeightOperands prediction_weight_operands(const OperatorContext& context) {
+  const WeightOperands layer = weight_operands(context, context.model.layers - 1);
+  const WeightOperands head = head_weight_operands(context);
+  WeightOperands out{.inputs = layer.inputs + head.inputs,
+                     .output_gradients = layer.output_gradients + head.output_gradients};
+  for (const SavedTensor& tensor : projection_tensors(context)) {
+    if (tensor.linear_input) out.inputs += tensor.size;
+  }
+  const Widths w = widths_of(context);
+  out.output_gradients += bytes(w.tokens * w.hidden / w.tp * linear_operand(context));
+  return out;
 }
 
 Bytes saved_by_embedding(const OperatorContext& context) {

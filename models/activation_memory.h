@@ -45,6 +45,11 @@ WeightOperands head_weight_operands(const OperatorContext& context);
 
 /// Logits and what cross-entropy keeps of them, last stage.
 Bytes saved_by_head(const OperatorContext& context);
+/// A multi-token prediction module, its head included: what stays from forward to backward, what
+/// recompute brings back, what weight gradients need.
+Bytes saved_by_prediction(const OperatorContext& context, std::int64_t layer_in_chunk);
+Bytes restored_for_prediction(const OperatorContext& context, std::int64_t layer_in_chunk);
+WeightOperands prediction_weight_operands(const OperatorContext& context);
 /// Mask of the embedding dropout, first stage.
 Bytes saved_by_embedding(const OperatorContext& context);
 

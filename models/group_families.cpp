@@ -111,7 +111,8 @@ class Families {
     if (job_.model.moe) add_experts();
     if (grid_.world() > 1) add_world();
     if (grid_.pp > 1) {
-      if (job_.model.tied_embeddings && placement_of(job_.layout.schedule) != Placement::v)
+      const bool copied = job_.model.tied_embeddings || job_.model.mtp_layers > 0;
+      if (copied && placement_of(job_.layout.schedule) != Placement::v)
         add_pairs("embedding", {0, grid_.pp - 1}, {StepGroup::embedding, StepGroup::embedding});
       add_hops();
     }

@@ -89,6 +89,15 @@ std::vector<Operator> layer_recompute(const OperatorContext& context, std::int64
 std::vector<Operator> head_forward(const OperatorContext& context);
 std::vector<Operator> head_backward(const OperatorContext& context);
 
+/// A multi-token prediction module: embedding of a later token and hidden state, a norm each, their
+/// projection from twice the width, a layer like the last one, and the head once more. Source:
+/// DeepSeek-V3, arXiv 2412.19437, section 2.2; Megatron-LM d98e8a64,
+/// megatron/core/transformer/multi_token_prediction.py, which checkpoints all but the head.
+std::vector<Operator> prediction_forward(const OperatorContext& context);
+std::vector<Operator> prediction_backward(const OperatorContext& context);
+std::vector<Operator> prediction_recompute(const OperatorContext& context,
+                                           std::int64_t layer_in_chunk);
+
 /// Whether full recompute applies to a layer by its place in the chunk.
 bool fully_recomputed(const Recompute& recompute, std::int64_t layer_in_chunk);
 

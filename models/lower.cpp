@@ -46,7 +46,6 @@ std::vector<Rank> rank_rows(const Communicators& communicators, Ranks ranks) {
 }  // namespace
 
 std::optional<std::string> lowering_gap(const Job& job) {
-  if (job.model.mtp_layers > 0) return "multi-token prediction is not simulated yet";
   if (job.layout.grid.cp > 1 && job.model.sliding_window > 0) {
     return "context parallelism (cp > 1) of sliding-window attention is not simulated yet";
   }

@@ -28,21 +28,23 @@ class LayerBuilder {
                          context_.model.has_experts(layer)};
     const auto known = made_.find(key);
     if (known != made_.end()) return known->second;
-    const std::vector<Operator> backward = layer_backward(context_, layer);
     ChunkLayer out{.forward = timed_here(layer_forward(context_, layer)),
                    .recompute = timed_here(layer_recompute(context_, layer, in_chunk)),
-                   .backward = timed_here(backward),
+                   .backward = {},
                    .saved = whole_bytes(saved_by_layer(context_, layer, in_chunk)),
                    .restored = whole_bytes(restored_by_recompute(context_, layer, in_chunk))};
-    if (splits_) {
-      const BackwardHalves halves = halves_of(backward);
-      const WeightOperands kept = weight_operands(context_, layer);
-      out.input_gradient = timed_here(halves.input_gradient);
-      out.weight_gradient = timed_here(halves.weight_gradient);
-      out.weight_inputs = whole_bytes(kept.inputs);
-      out.output_gradients = whole_bytes(kept.output_gradients);
-    }
+    add_backward(out, layer_backward(context_, layer), weight_operands(context_, layer));
     made_.emplace(key, out);
+    return out;
+  }
+
+  ChunkLayer build_prediction(std::int64_t in_chunk) {
+    ChunkLayer out{.forward = timed_here(prediction_forward(context_)),
+                   .recompute = timed_here(prediction_recompute(context_, in_chunk)),
+                   .backward = {},
+                   .saved = whole_bytes(saved_by_prediction(context_, in_chunk)),
+                   .restored = whole_bytes(restored_for_prediction(context_, in_chunk))};
+    add_backward(out, prediction_backward(context_), prediction_weight_operands(context_));
     return out;
   }
 
@@ -64,6 +66,16 @@ class LayerBuilder {
   }
 
  private:
+  void add_backward(ChunkLayer& layer, const std::vector<Operator>& backward,
+                    const WeightOperands& kept) {
+    layer.backward = timed_here(backward);
+    if (!splits_) return;
+    const BackwardHalves halves = halves_of(backward);
+    layer.input_gradient = timed_here(halves.input_gradient);
+    layer.weight_gradient = timed_here(halves.weight_gradient);
+    layer.weight_inputs = whole_bytes(kept.inputs);
+    layer.output_gradients = whole_bytes(kept.output_gradients);
+  }
   bool slides(std::int64_t layer) const {
     const Transformer& model = context_.model;
     return model.sliding_window > 0 && layer % std::max<std::int64_t>(model.sliding_every, 1) != 0;
@@ -146,6 +158,7 @@ std::int64_t replicated_elements(const Transformer& model, const StageContent& c
     add(layer_parameters(model, content.first_layer + i));
   }
   if (content.head) add(head_parameters(model, vocab));
+  for (std::int64_t i = 0; content.head && i < model.mtp_layers; ++i) add(mtp_parameters(model));
   return sum;
 }
 
@@ -161,8 +174,8 @@ ChunkTensors chunk_tensors(const OperatorContext& context, const StageContent& c
   const ParallelGrid& grid = context.layout.grid;
   ChunkTensors out;
   out.all = rank_tensors(model, content, grid, context.padded_vocab);
-  std::size_t dense =
-      content.embedding ? embedding_parameters(model, context.padded_vocab).size() : 0;
+  const bool embeds = content.embedding || (content.head && model.mtp_layers > 0);
+  std::size_t dense = embeds ? embedding_parameters(model, context.padded_vocab).size() : 0;
   std::size_t expert = 0;
   for (std::int64_t i = 0; i < content.layers; ++i) {
     const StageContent layer{.first_layer = content.first_layer + i, .layers = 1};
@@ -211,6 +224,21 @@ std::vector<ChunkBucket> chunk_buckets(const OperatorContext& context, const Chu
 
 }  // namespace
 
+namespace {
+
+/// Between the final norm and the output projection, which they use too.
+void add_predictions(ModelChunk& chunk, const ChunkTensors& tensors, LayerBuilder& builder,
+                     const OperatorContext& context) {
+  ChunkLayer module = builder.build_prediction(chunk.content.layers);
+  module.first_tensor = chunk.head_tensor;
+  module.end_tensor = tensors.all.dense.size();
+  chunk.layers.insert(chunk.layers.end(), static_cast<std::size_t>(context.model.mtp_layers),
+                      module);
+  chunk.head_tensor = tensors.all.dense.size() - (context.model.tied_embeddings ? 0 : 1);
+}
+
+}  // namespace
+
 ModelChunk build_chunk(const OperatorContext& context, const StageContent& content,
                        ChunkPlace place, const RankGroups& groups, CostTables& tables) {
   ModelChunk out;
@@ -220,8 +248,10 @@ ModelChunk build_chunk(const OperatorContext& context, const StageContent& conte
   for (std::int64_t i = 0; i < content.layers; ++i) {
     out.layers.push_back(layers.build(content.first_layer + i, i));
     out.layers.back().first_tensor = tensors.dense_begin[static_cast<std::size_t>(i)];
+    out.layers.back().end_tensor = tensors.dense_begin[static_cast<std::size_t>(i) + 1];
   }
   out.head_tensor = tensors.dense_begin.back();
+  if (content.head && context.model.mtp_layers > 0) add_predictions(out, tensors, layers, context);
   if (content.embedding) {
     out.embedding_forward = layers.timed_here(embedding_forward(context));
     out.embedding_backward = layers.timed_here(embedding_backward(context));

@@ -25,6 +25,7 @@ struct ChunkLayer {
   std::int64_t weight_inputs = 0;
   std::int64_t output_gradients = 0;
   std::size_t first_tensor = 0;  // in registration order of the dense tensors
+  std::size_t end_tensor = 0;    // the forward pass needs none from here on
 };
 
 struct ChunkBucket {
@@ -36,7 +37,7 @@ struct ChunkBucket {
 
 struct ModelChunk {
   StageContent content;
-  std::vector<ChunkLayer> layers;
+  std::vector<ChunkLayer> layers;  // and multi-token prediction modules
   TimedOperators embedding_forward;
   TimedOperators embedding_backward;
   TimedOperators head_forward;

@@ -35,10 +35,9 @@ void StageBuilder::begin_forward(int c) {
 }
 
 void StageBuilder::enter_layer(int c, std::size_t layer) {
-  const ModelChunk& chunk = chunk_at(c);
-  const bool last = layer + 1 == chunk.layers.size();
-  await_parameters(c, last ? chunk.head_tensor : chunk.layers[layer + 1].first_tensor);
-  hold(MemoryPool::activations, chunk.layers[layer].saved);
+  const ChunkLayer& row = chunk_at(c).layers[layer];
+  await_parameters(c, row.end_tensor);
+  hold(MemoryPool::activations, row.saved);
 }
 
 void StageBuilder::end_forward(int c) {

@@ -116,6 +116,7 @@ double StageBuilder::routed_elements() const {
     for (std::int64_t i = 0; i < content.layers; ++i) {
       experts |= model.has_experts(content.first_layer + i);
     }
+    experts |= content.head && model.mtp_layers > 0 && model.has_experts(model.layers - 1);
   }
   if (!experts) return 0;
   const RoutedTokens tokens = routed_tokens(context_);
