@@ -89,7 +89,7 @@ TEST_CASE("nvidia-smi's matrix becomes a system") {
   const auto json = nlohmann::json::parse(system_json(node, "h100-sxm"));
   CHECK(json.at("gpu") == "h100-sxm");
   CHECK(json.at("node_link") == "nvswitch");
-  CHECK(json.at("nic_bandwidth") == "50 GB/s");
+  CHECK(json.at("nic_bandwidth") == "50.00 GB/s");
 }
 
 TEST_CASE("bridged pairs, and GPUs on PCIe alone") {
