@@ -176,7 +176,7 @@ TEST_CASE("the rank order is read innermost first") {
 TEST_CASE("schema and reader know the same keys") {
   // Fabrics that are no tree have keys of their own.
   const std::vector<std::string> fabrics{
-      "", R"({"kind": "dragonfly", "group_nodes": 2, "global_links": 3})",
+      "", R"({"kind": "dragonfly", "switch_ports": 7, "group_nodes": 2, "global_links": 3})",
       R"({"kind": "torus", "dimensions": [2, 2], "link_bandwidth": "10 GB/s"})",
       R"({"kind": "graph", "graph": {"switches": ["a", "b"], "links": [{"from": "a", "to": "b",
         "bandwidth": "10 GB/s", "latency": "1 us", "cables": 2}],
