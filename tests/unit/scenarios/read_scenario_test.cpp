@@ -76,6 +76,7 @@ TEST_CASE("the 405B example becomes what the paper says") {
 
 TEST_CASE("every example is legal") {
   for (const auto& entry : std::filesystem::directory_iterator(kSource / "scenarios/examples")) {
+    if (entry.path().extension() != ".json") continue;  // ci/
     CAPTURE(entry.path());
     CHECK_NOTHROW(read_scenario(entry.path(), {}, shipped()));
   }
@@ -188,7 +189,8 @@ TEST_CASE("schema and reader know the same keys") {
       document.set("cluster.fabric", fabric);
       document.set("cluster.degraded", "null");  // there are no leaf uplinks
     }
-    read_scenario_document(document, shipped());
+    ShippedData data(shipped());
+    read_scenario_document(document, data);
     for (const std::string& key : document.asked()) read.insert(key);
   }
 
