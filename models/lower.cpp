@@ -48,6 +48,28 @@ std::vector<Rank> rank_rows(const Communicators& communicators, Ranks ranks) {
   return rows;
 }
 
+/// What of ZeRO is not known.
+std::optional<std::string> sharding_gap(const Job& job) {
+  const Layout& layout = job.layout;
+  const Framework& framework = job.training.framework;
+  if (layout.zero == 3 && !framework.shards_parameters) {
+    return "ZeRO stage 3 of " + framework.name +
+           " is not simulated yet; of fsdp1, fsdp2, mosaicml and deepspeed it is";
+  }
+  if (layout.zero == 2 && framework.reduces_each_micro_batch && layout.grid.pp > 1) {
+    return "ZeRO stage 2 that reduces gradients after every micro-batch goes with no pipeline";
+  }
+  const bool experts_apart =
+      job.model.moe && (layout.grid.ep > 1 || layout.grid.etp != layout.grid.tp);
+  if (experts_apart && (layout.shard > 0 || layout.reshard_ranks > 0)) {
+    return "shard groups beside expert parallelism are not simulated yet";
+  }
+  if (layout.zero < 3 && (layout.shard == 1 || (layout.shard > 0 && framework.zero_all_reduces))) {
+    return "ZeRO stages 1 and 2 need shard groups of several ranks and a reduce-scatter in them";
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string> lowering_gap(const Job& job) {
@@ -58,11 +80,11 @@ std::optional<std::string> lowering_gap(const Job& job) {
   if (job.layout.grid.cp > 1 && !job.training.framework.fused_attention) {
     return "context parallelism (cp > 1) without fused attention is not simulated yet";
   }
-  if (job.layout.zero > 2) return "ZeRO stage 3 is not simulated yet; stages 0 to 2 are";
-  if (job.layout.zero == 2 && job.training.framework.reduces_each_micro_batch) {
-    return "ZeRO stage 2 of DeepSpeed, which reduces gradients after every micro-batch, is not "
-           "simulated yet";
+  if (job.training.recompute.kind == RecomputeKind::every_other_matmul &&
+      (job.model.moe || job.model.mla || !job.model.gated_mlp)) {
+    return "recomputing every other product is simulated for plain attention and gated MLPs only";
   }
+  if (const auto gap = sharding_gap(job)) return gap;
   if (!can_lower(job.layout.schedule)) {
     return std::string("the ")
         .append(schedule_name(job.layout.schedule))

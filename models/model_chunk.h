@@ -4,6 +4,7 @@
 // times, what it keeps in memory, its gradient buckets.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "models/gradient_buckets.h"
@@ -27,6 +28,9 @@ struct ChunkBucket {
   TransferId gather{};                // parameters; only with the distributed optimizer
   std::size_t first_tensor = 0;       // complete when the gradient of this one is there
   StepGroup group = StepGroup::data;  // or that of the experts
+  Bytes gradients;                    // of all its ranks
+  std::optional<TransferId>
+      over_replicas{};  // all-reduce of the rank's shard, where others have it
 };
 
 struct ModelChunk {
@@ -52,7 +56,7 @@ struct ChunkPlace {
   int pipeline_rank = 0;
 };
 
-/// Without data parallelism there are no buckets to reduce.
+/// There are no buckets to reduce without data parallelism, nor under ZeRO-3 (shard_units.h).
 ModelChunk build_chunk(const OperatorContext& context, const StageContent& content,
                        ChunkPlace place, const RankGroups& groups, CostTables& tables);
 

@@ -38,6 +38,7 @@ StageBuilder::StageBuilder(const StageInputs& inputs, const RankRole& role, Cost
 
 StageProgram StageBuilder::build() && {
   allocate_states();
+  if (sharded() && inputs_.job.layout.zero == 3) shard_parameters();
   if (sharded() && training().overlap_param_gather) gather_parameters();
   std::size_t backward_index = 0;
   for (const ScheduleOp& op : inputs_.schedule[static_cast<std::size_t>(rank_)]) {
@@ -68,45 +69,66 @@ void StageBuilder::forward(const ScheduleOp& op) {
   if (chunk.content.embedding) {
     await_parameters(op.chunk,
                      chunk.layers.empty() ? chunk.head_tensor : chunk.layers[0].first_tensor);
+    begin_unit();
     work(chunk.embedding_forward);
+    end_unit();
   }
   for (std::size_t i = 0; i < chunk.layers.size(); ++i) {
     const bool last = i + 1 == chunk.layers.size();
     await_parameters(op.chunk, last ? chunk.head_tensor : chunk.layers[i + 1].first_tensor);
     hold(MemoryPool::activations, chunk.layers[i].saved);
+    begin_unit();
     work(chunk.layers[i].forward);
+    end_unit();
   }
   if (chunk.content.head) {
     await_parameters(op.chunk, kAllTensors);
+    begin_unit();
     work(chunk.head_forward);
+    end_unit();
   }
   send(op);
 }
 
 void StageBuilder::backward_layer(const ModelChunk& chunk, std::size_t layer) {
   const ChunkLayer& row = chunk.layers[layer];
+  begin_unit();
   if (row.restored > 0) hold(MemoryPool::activations, row.restored);
   work(row.recompute);
   work(row.backward);
   free(MemoryPool::activations, row.saved + row.restored);
+  end_unit();
 }
 
 void StageBuilder::backward(const ScheduleOp& op) {
   const auto c = static_cast<std::size_t>(op.chunk);
   const ModelChunk& chunk = chunks_[c];
   const bool last =
+      reduces_each() ||
       op.micro_batch ==
-      static_cast<std::int32_t>(micro_batches(inputs_.job.layout, training().batch)) - 1;
+          static_cast<std::int32_t>(micro_batches(inputs_.job.layout, training().batch)) - 1;
   receive(op);
   hold_gradients(op.chunk);
-  if (chunk.content.head) work(chunk.head_backward);
+  if (chunk.content.head) {
+    begin_unit();
+    work(chunk.head_backward);
+    end_unit();
+  }
   if (last) reduce_completed(op.chunk, chunk.head_tensor);
   for (std::size_t layer = chunk.layers.size(); layer-- > 0;) {
     backward_layer(chunk, layer);
     if (last) reduce_completed(op.chunk, chunk.layers[layer].first_tensor);
   }
-  if (chunk.content.embedding) work(chunk.embedding_backward);
+  if (chunk.content.embedding) {
+    begin_unit();
+    work(chunk.embedding_backward);
+    end_unit();
+  }
   if (last) reduce_completed(op.chunk, 0);
+  if (reduces_each()) {
+    reduce_rest(op.chunk);
+    if (!training().overlap_grad_reduce) program_.order(kData, kCompute);
+  }
   if (chunk.saved_by_ends > 0) free(MemoryPool::activations, chunk.saved_by_ends);
   send(op);
 }
@@ -147,9 +169,17 @@ void StageBuilder::allocate_states() {
   };
   const double parameter = element_size(training().parameter_dtype).value;
   const double gradient = element_size(training().gradient_dtype).value;
-  hold_elements(MemoryPool::parameters, elements, parameter);
-  hold_elements(MemoryPool::gradients, gradients_sharded() ? own_elements() : elements, gradient);
-  hold_elements(MemoryPool::optimizer, own_elements(), kOptimizerStateBytes);
+  const bool whole = inputs_.job.layout.zero < 3;
+  if (!whole && training().framework.keeps_fp32_parameters) {
+    // The optimizer's weight is the parameter, whose gradient comes with its reduction.
+    const double fp32 = element_size(DataType::fp32).value;
+    hold_elements(MemoryPool::parameters, own_elements(), fp32);
+    hold_elements(MemoryPool::optimizer, own_elements(), kOptimizerStateBytes - fp32);
+  } else {
+    hold_elements(MemoryPool::parameters, whole ? elements : own_elements(), parameter);
+    hold_elements(MemoryPool::gradients, gradients_whole() ? elements : own_elements(), gradient);
+    hold_elements(MemoryPool::optimizer, own_elements(), kOptimizerStateBytes);
+  }
   // A tensor-parallel region works on the gathered activation and its gradient.
   const double activation = static_cast<double>(context_.tokens() * inputs_.job.model.hidden);
   if (grid().tp > 1) hold_elements(MemoryPool::buffers, 2 * activation, parameter);
@@ -193,6 +223,7 @@ void StageBuilder::finish_gradients() {
   if (reduces()) {
     for (std::size_t c = 0; c < chunks_.size(); ++c) reduce_rest(static_cast<int>(c));
     program_.order(kData, kCompute);
+    if (group(StepGroup::replica) != kNoGroup) program_.order(kReplica, kCompute);
   }
   const Bytes gradient = element_size(training().gradient_dtype);
   std::int64_t replicated = 0;
@@ -226,8 +257,12 @@ void StageBuilder::optimize() {
   }
   memory_kernel(MemoryKernel::optimizer, own * (7.0 * fp32 + parameter), StepCategory::optimizer,
                 "optimizer");
-  memory_kernel(MemoryKernel::elementwise, static_cast<double>(parameters_) * gradient,
-                StepCategory::optimizer, "clear gradients");
+  if (shards_) {
+    shards_->release_gradients();
+  } else {
+    memory_kernel(MemoryKernel::elementwise, static_cast<double>(parameters_) * gradient,
+                  StepCategory::optimizer, "clear gradients");
+  }
   if (sharded() && !training().overlap_param_gather) {
     program_.order(kCompute, kData);
     gather_parameters();

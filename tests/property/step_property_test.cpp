@@ -101,6 +101,34 @@ void check_reduced_bytes(const RandomJob& c, const RankSummary& rank) {
   REQUIRE(sent <= std::max(dense, experts) * (held + gaps * element) * (1 + 1e-12));
 }
 
+/// Under ZeRO-2 and 3 each reduction sends the gradients of the whole rank, as often as the
+/// framework says, and ZeRO-3 gathers them once or twice for each micro-batch. Shards are padded.
+void check_sharded_bytes(const RandomJob& c, const RankSummary& rank) {
+  const Layout& layout = c.job.layout;
+  const Training& training = c.job.training;
+  if (experts_apart(c.job) || layout.shard > 0 || layout.grid.pp > 1) return;
+  const double ranks = layout.grid.dp * layout.grid.cp;
+  const bool fp32 = layout.zero == 3 && training.framework.keeps_fp32_parameters;
+  const double stored = fp32 ? 4 : element_size(training.parameter_dtype).value;
+  const auto held = static_cast<double>(rank.memory.pool_peak[row(MemoryPool::parameters)]);
+  const double elements = held / stored * (layout.zero == 3 ? ranks : 1);
+  const double ring = (ranks - 1) / ranks;
+  const auto m = static_cast<double>(micro_batches(layout, training.batch));
+  const bool all_reduces = layout.zero == 2 && training.framework.zero_all_reduces;
+  const double reductions =
+      (training.framework.reduces_each_micro_batch ? m : 1) * (all_reduces ? 2 : 1);
+  const double gradients = ring * elements * element_size(training.gradient_dtype).value;
+  const double sent = rank.bytes_by_category[row(StepCategory::gradient)];
+  const double most = layout.zero == 3 ? 1.1 : 1.3;  // tiny tensors, wide padding
+  REQUIRE(sent >= reductions * gradients * (1 - 1e-6));
+  REQUIRE(sent <= reductions * gradients * most + 1e6);
+  const double gathered = rank.bytes_by_category[row(StepCategory::parameter)];
+  const double parameters = ring * elements * element_size(training.parameter_dtype).value;
+  const double times = layout.zero == 3 ? 2 * m : 1;
+  REQUIRE(gathered <= times * parameters * most + 1e6);
+  REQUIRE(gathered >= parameters * (1 - 1e-6));
+}
+
 /// Dispatch, combine and their gradients in every layer with experts, two more where the layer
 /// is recomputed; of what is sent (ep - 1) / ep leaves. Balanced routing, nothing dropped.
 double routed_bytes(const Job& job, const Plan& plan) {
@@ -135,12 +163,13 @@ void check_bytes(const RandomJob& c, const Plan& plan, const Result& result) {
     if (!reduces) REQUIRE(calls(rank, StepCategory::gradient) == 0);
     if (!reduces || c.job.layout.zero == 0) {
       REQUIRE(calls(rank, StepCategory::parameter) == 0);
-    } else {
+    } else if (c.job.layout.zero == 1) {
       REQUIRE(calls(rank, StepCategory::parameter) == calls(rank, StepCategory::gradient));
     }
     hops += rank.bytes_by_category[row(StepCategory::pipeline)];
     routed += rank.bytes_by_category[row(StepCategory::expert)];
-    if (reduces) check_reduced_bytes(c, rank);
+    if (reduces && c.job.layout.zero < 2) check_reduced_bytes(c, rank);
+    if (reduces && c.job.layout.zero >= 2) check_sharded_bytes(c, rank);
   }
   if (grid.ep * grid.etp == 1) REQUIRE(routed == 0);
   if (grid.ep > 1 && grid.etp == 1) {
