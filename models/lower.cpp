@@ -12,11 +12,6 @@ namespace flopcast {
 
 namespace {
 
-bool can_lower(ScheduleKind kind) {
-  return kind == ScheduleKind::gpipe || kind == ScheduleKind::one_f_one_b ||
-         kind == ScheduleKind::interleaved;
-}
-
 std::vector<std::uint64_t> ranks_by_role(const Communicators& communicators) {
   std::vector<std::uint64_t> ranks(communicators.roles.size());
   for (const RankRow& row : communicators.ranks) ranks[row.role] += row.count;
@@ -48,6 +43,12 @@ std::vector<Rank> rank_rows(const Communicators& communicators, Ranks ranks) {
   return rows;
 }
 
+/// Schedules of one copy of the model that run forward and backward passes one after another.
+bool passes_are_whole(ScheduleKind kind) {
+  return kind == ScheduleKind::gpipe || kind == ScheduleKind::one_f_one_b ||
+         kind == ScheduleKind::interleaved || kind == ScheduleKind::looped_bfs;
+}
+
 /// What of ZeRO is not known.
 std::optional<std::string> sharding_gap(const Job& job) {
   const Layout& layout = job.layout;
@@ -55,6 +56,11 @@ std::optional<std::string> sharding_gap(const Job& job) {
   if (layout.zero == 3 && !framework.shards_parameters) {
     return "ZeRO stage 3 of " + framework.name +
            " is not simulated yet; of fsdp1, fsdp2, mosaicml and deepspeed it is";
+  }
+  if ((layout.zero == 3 || layout.shard > 0) && !passes_are_whole(layout.schedule)) {
+    return std::string("ZeRO stage 3 and shard groups under the ")
+        .append(schedule_name(layout.schedule))
+        .append(" schedule are not simulated yet");
   }
   if (layout.zero == 2 && framework.reduces_each_micro_batch && layout.grid.pp > 1) {
     return "ZeRO stage 2 that reduces gradients after every micro-batch goes with no pipeline";
@@ -73,7 +79,6 @@ std::optional<std::string> sharding_gap(const Job& job) {
 }  // namespace
 
 std::optional<std::string> lowering_gap(const Job& job) {
-  if (job.model.mtp_layers > 0) return "multi-token prediction is not simulated yet";
   if (job.layout.grid.cp > 1 && job.model.sliding_window > 0) {
     return "context parallelism (cp > 1) of sliding-window attention is not simulated yet";
   }
@@ -84,12 +89,7 @@ std::optional<std::string> lowering_gap(const Job& job) {
       (job.model.moe || job.model.mla || !job.model.gated_mlp)) {
     return "recomputing every other product is simulated for plain attention and gated MLPs only";
   }
-  if (const auto gap = sharding_gap(job)) return gap;
-  if (!can_lower(job.layout.schedule)) {
-    return std::string("the ")
-        .append(schedule_name(job.layout.schedule))
-        .append(" schedule is not simulated yet; GPipe, 1F1B and interleaved 1F1B are");
-  }
+  if (auto gap = sharding_gap(job)) return gap;
   return std::nullopt;
 }
 
