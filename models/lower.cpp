@@ -57,12 +57,15 @@ std::optional<std::string> sharding_gap(const Job& job) {
     return "ZeRO stage 3 of " + framework.name +
            " is not simulated yet; of fsdp1, fsdp2, mosaicml and deepspeed it is";
   }
-  if ((layout.zero == 3 || layout.shard > 0) && !passes_are_whole(layout.schedule)) {
-    return std::string("ZeRO stage 3 and shard groups under the ")
+  const bool reduces_each = layout.zero == 2 && framework.reduces_each_micro_batch;
+  const bool needs_whole = layout.zero == 3 || layout.shard > 0 || reduces_each;
+  if (needs_whole && !passes_are_whole(layout.schedule)) {
+    return std::string("shard groups, ZeRO stage 3 and gradients reduced after every micro-batch ")
+        .append("under the ")
         .append(schedule_name(layout.schedule))
         .append(" schedule are not simulated yet");
   }
-  if (layout.zero == 2 && framework.reduces_each_micro_batch && layout.grid.pp > 1) {
+  if (reduces_each && layout.grid.pp > 1) {
     return "ZeRO stage 2 that reduces gradients after every micro-batch goes with no pipeline";
   }
   const bool experts_apart =

@@ -98,8 +98,9 @@ inline Training random_training(Generator& random, int dp) {
   training.framework = *framework_preset(names[random.below(names.size())]);
   training.framework.align_grad_reduce = random.chance(0.5);
   training.framework.fused_attention = random.chance(0.5);
-  training.recompute.kind = one_of(
-      random, std::array{RecomputeKind::none, RecomputeKind::selective, RecomputeKind::full});
+  training.recompute.kind =
+      one_of(random, std::array{RecomputeKind::none, RecomputeKind::selective, RecomputeKind::full,
+                                RecomputeKind::every_other_matmul});
   if (random.chance(0.3)) training.recompute.layers = 1;
   return training;
 }
