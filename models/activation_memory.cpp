@@ -205,6 +205,17 @@ Bytes all_saved(const OperatorContext& context, std::int64_t layer) {
   return sum;
 }
 
+/// Input of the layer, queries, values, output of attention, first product of the MLP and its
+/// output: recompute_operators.cpp.
+Bytes saved_products(const OperatorContext& context) {
+  const Widths w = widths_of(context);
+  const Transformer& model = context.model;
+  const double outside = 2 * w.sharded_tokens * w.hidden;
+  const double heads = static_cast<double>(2 * model.query_width() + model.kv_width());
+  const double inside = w.tokens * (heads + static_cast<double>(model.ffn)) / w.tp;
+  return bytes((outside + inside) * w.element) + core_attention_inside(context);
+}
+
 Bytes layer_input(const OperatorContext& context) {
   const Widths w = widths_of(context);
   return bytes(w.sharded_tokens * w.hidden * w.element);
@@ -217,6 +228,9 @@ Bytes saved_by_layer(const OperatorContext& context, std::int64_t layer,
   if (fully_recomputed(context.training.recompute, layer_in_chunk)) return layer_input(context);
   if (context.training.recompute.kind == RecomputeKind::selective) {
     return all_saved(context, layer) - core_attention_inside(context);
+  }
+  if (context.training.recompute.kind == RecomputeKind::every_other_matmul) {
+    return saved_products(context);
   }
   return all_saved(context, layer);
 }

@@ -139,6 +139,8 @@ void exchanged_attention(OperatorList& list, const OperatorContext& context, Att
       {CollectiveKind::all_to_all, forward ? sizes.output : inputs, false, StepGroup::context});
 }
 
+}  // namespace
+
 /// Queries and keys, read and written.
 void rotary(OperatorList& list, const OperatorContext& context) {
   const Transformer& model = context.model;
@@ -147,6 +149,8 @@ void rotary(OperatorList& list, const OperatorContext& context) {
   const double width = static_cast<double>((model.heads + kv_heads) * model.qk_dim());
   list.memory("rotary", MemoryKernel::rotary, context.tokens(), 2 * width / context.layout.grid.tp);
 }
+
+namespace {
 
 /// Latent attention: shapes of the projections. The two down projections are whole on every
 /// tensor-parallel rank and work on its part of the sequence; what is gathered for the up

@@ -55,16 +55,79 @@ Framework torch_ddp() {
   return framework;
 }
 
+/// FSDP2 as torchtitan wraps a model: each layer, the embedding, and norm and head together.
+/// Sources: PyTorch 2.14.1, torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py (prefetch, one
+/// unit ahead), _fsdp_collectives.py (copies into and out of the collectives), _fsdp_state.py;
+/// torchtitan, models/llama3/infra/parallelize.py, apply_fsdp. The vocabulary is not padded; tensor
+/// parallelism keeps the gathered inputs.
+Framework fsdp2() {
+  Framework framework = torch_ddp();
+  framework.name = "fsdp2";
+  framework.fused_cross_entropy = false;
+  framework.overlap_tensor_regather = false;
+  framework.reduces_each_micro_batch = true;
+  framework.shards_parameters = true;
+  framework.shards_ends_apart = true;
+  framework.copies_gathered = true;
+  framework.keeps_fp32_parameters = true;
+  framework.fresh_gradients = true;
+  framework.vocab_divisor = 1;
+  return framework;
+}
+
+/// FSDP1 with a wrapped module for each layer and the rest in the root: flat parameters, which need
+/// no copies. Source: PyTorch 2.14.1, torch/distributed/fsdp/_runtime_utils.py
+/// (_should_free_in_backward: SHARD_GRAD_OP keeps parameters under no_sync), limit_all_gathers.
+Framework fsdp1() {
+  Framework framework = fsdp2();
+  framework.name = "fsdp1";
+  framework.shards_ends_apart = false;
+  framework.copies_gathered = false;
+  framework.keeps_unreduced_gathered = true;
+  return framework;
+}
+
+/// Composer and llm-foundry: FSDP1, which reduces after every micro-batch since Composer's no_sync
+/// is for DDP only. Sources: composer, distributed/dist_strategy.py, ddp_sync_context; llm-foundry,
+/// scripts/train/benchmarking.
+Framework mosaicml() {
+  Framework framework = fsdp1();
+  framework.name = "mosaicml";
+  return framework;
+}
+
+/// DeepSpeed without Megatron. Stages 1 and 2 all-reduce buckets of which a rank keeps a slice,
+/// stage 2 after every micro-batch; stage 3 reduce-scatters. Gradients travel in the parameters'
+/// type. Sources: DeepSpeed edaa7221, runtime/zero/stage_1_and_2.py, runtime/zero/stage3.py,
+/// runtime/zero/mics.py (replicas are reduced at the end of accumulation).
+Framework deepspeed() {
+  Framework framework = torch_ddp();
+  framework.name = "deepspeed";
+  framework.zero_all_reduces = true;
+  framework.reduces_each_micro_batch = true;
+  framework.shards_parameters = true;
+  framework.shards_ends_apart = true;
+  framework.replicas_reduce_each_micro_batch = false;
+  framework.fused_cross_entropy = false;
+  framework.fresh_gradients = true;
+  framework.vocab_divisor = 1;
+  return framework;
+}
+
 using Preset = Framework (*)();
 struct NamedPreset {
   std::string_view name;
   Preset make;
 };
-constexpr std::array<NamedPreset, 5> kPresets{{{"megatron", megatron},
+constexpr std::array<NamedPreset, 9> kPresets{{{"megatron", megatron},
                                                {"megatron-2021", megatron_2021},
                                                {"megatron-deepspeed", megatron_deepspeed},
                                                {"nemo", nemo},
-                                               {"torch-ddp", torch_ddp}}};
+                                               {"torch-ddp", torch_ddp},
+                                               {"fsdp2", fsdp2},
+                                               {"fsdp1", fsdp1},
+                                               {"mosaicml", mosaicml},
+                                               {"deepspeed", deepspeed}}};
 
 }  // namespace
 

@@ -26,6 +26,8 @@ std::string_view name_of(StepGroup slot) {
     case StepGroup::expert: return "expert";
     case StepGroup::expert_tensor: return "expert tensor";
     case StepGroup::expert_data: return "expert data";
+    case StepGroup::replica: return "replica";
+    case StepGroup::reshard: return "reshard";
   }
   return {};
 }
@@ -92,7 +94,7 @@ class Families {
 
   std::vector<GroupFamily> build() && {
     if (grid_.tp > 1) add_stage_groups(StepGroup::tensor, GroupKind::tp);
-    if (grid_.dp * grid_.cp * copies_ > 1) add_data_groups(StepGroup::data, GroupKind::dp_cp);
+    if (grid_.dp * grid_.cp * copies_ > 1) add_data();
     if (grid_.cp > 1) add_stage_groups(StepGroup::context, GroupKind::cp, context_hops());
     if (job_.model.moe) add_experts();
     if (grid_.world() > 1) add_world();
@@ -106,6 +108,42 @@ class Families {
   }
 
  private:
+  /// Neighbours share one copy of states, every so many ranks hold the same shard of it.
+  void add_data() {
+    const int whole = grid_.dp * grid_.cp;
+    const int shard = shard_ranks(job_.layout);
+    if (shard == whole) {
+      add_data_groups(StepGroup::data, GroupKind::dp_cp);
+    } else if (shard > 1) {
+      add_data_parts(StepGroup::data, {.size = shard, .stride = 1});
+    }
+    if (shard < whole) add_data_parts(StepGroup::replica, {.size = whole / shard, .stride = shard});
+    const int meanwhile = job_.layout.reshard_ranks;
+    if (job_.layout.zero == 3 && meanwhile > 1) {
+      add_data_parts(StepGroup::reshard, {.size = meanwhile, .stride = 1});
+    }
+  }
+
+  /// Cuts the groups of data and context parallel ranks: members lie `stride` apart.
+  struct Part {
+    int size;
+    int stride;
+  };
+  void add_data_parts(StepGroup slot, Part part) {
+    std::vector<std::vector<int>> groups;
+    const auto block = static_cast<std::size_t>(part.size * part.stride);
+    const auto stride = static_cast<std::size_t>(part.stride);
+    for (const std::vector<int>& whole : process_groups(grid_, GroupKind::dp_cp)) {
+      for (std::size_t begin = 0; begin < whole.size(); begin += block) {
+        for (std::size_t first = begin; first < begin + stride; ++first) {
+          std::vector<int>& group = groups.emplace_back();
+          for (std::size_t i = first; i < begin + block; i += stride) group.push_back(whole[i]);
+        }
+      }
+    }
+    add_stage_groups(slot, groups);
+  }
+
   Hops context_hops() const {
     switch (job_.layout.context) {
       case ContextKind::ring: return Hops::pairs;
@@ -151,6 +189,10 @@ class Families {
   }
 
   void add_stage_groups(StepGroup slot, GroupKind kind, Hops hops = Hops::ring) {
+    add_stage_groups(slot, process_groups(grid_, kind), hops);
+  }
+  void add_stage_groups(StepGroup slot, const std::vector<std::vector<int>>& groups,
+                        Hops hops = Hops::ring) {
     const std::vector<int> stage_of = stage_of_ranks(grid_);
     const std::size_t first = families_.size();
     for (int stage = 0; stage < grid_.pp; ++stage) {
@@ -159,7 +201,7 @@ class Families {
                            .stages = {stage},
                            .hops = hops});
     }
-    for (const std::vector<int>& ranks : process_groups(grid_, kind)) {
+    for (const std::vector<int>& ranks : groups) {
       const int stage = stage_of[static_cast<std::size_t>(ranks.front())];
       GroupFamily& family = families_[first + static_cast<std::size_t>(stage)];
       family.size = ranks.size();

@@ -21,7 +21,7 @@ namespace flopcast {
 /// Communicators of one rank, in the order of Op::slot.
 enum class StepGroup : std::uint16_t {
   tensor,
-  data,               // data and context parallel together: gradients and parameters
+  data,               // data and context parallel together, or those that share one copy of states
   world,              // gradient norm
   embedding,          // first and last stage
   forward_next,       // this rank to the next of its pipeline
@@ -32,8 +32,10 @@ enum class StepGroup : std::uint16_t {
   expert,             // ranks that hold different experts: tokens are exchanged
   expert_tensor,      // ranks that hold parts of the same experts
   expert_data,        // ranks that hold the same experts: their gradients and parameters
+  replica,            // ranks that hold the same shard: its gradients
+  reshard,            // ranks that hold the parameters together between forward and backward pass
 };
-inline constexpr std::size_t kStepGroups = 12;
+inline constexpr std::size_t kStepGroups = 14;
 
 /// Who sends to whom in a group.
 enum class Hops : std::uint8_t {

@@ -215,6 +215,8 @@ std::vector<Operator> layer_recompute(const OperatorContext& context, std::int64
     mlp_forward(list, context, layer);
   } else if (context.training.recompute.kind == RecomputeKind::selective) {
     core_attention(list, context, layer, AttentionPass::forward);
+  } else if (context.training.recompute.kind == RecomputeKind::every_other_matmul) {
+    all_but_every_other_matmul(list, context);
   }
   return std::move(list).take();
 }

@@ -26,6 +26,8 @@ std::string_view to_text(LayoutKey key) {
     case LayoutKey::etp: return "parallel.etp";
     case LayoutKey::vpp: return "parallel.vpp";
     case LayoutKey::zero: return "parallel.zero";
+    case LayoutKey::shard: return "parallel.shard";
+    case LayoutKey::reshard_after_forward: return "parallel.reshard_after_forward";
     case LayoutKey::sequence_parallel: return "parallel.sequence_parallel";
     case LayoutKey::micro_batch_group: return "parallel.micro_batch_group";
     case LayoutKey::layers_per_stage: return "parallel.layers_per_stage";
@@ -77,6 +79,8 @@ Candidates candidates(const LayoutCase& c, LayoutKey key) {
     case LayoutKey::etp: return {.from = c.grid().etp, .high = degree};
     case LayoutKey::vpp: return {.from = c.layout.vpp, .high = depth};
     case LayoutKey::zero: return {.from = c.layout.zero, .low = 0, .high = 3};
+    case LayoutKey::shard: return {.from = c.layout.shard, .high = degree};
+    case LayoutKey::reshard_after_forward: return {.from = c.layout.reshard_ranks, .high = degree};
     case LayoutKey::sequence_parallel:
       return {.from = c.layout.sequence_parallel ? 1 : 0, .low = 0, .high = 1};
     case LayoutKey::micro_batch_group:
@@ -103,6 +107,8 @@ void set(LayoutCase& c, LayoutKey key, std::int64_t value) {
     case LayoutKey::etp: c.layout.grid.etp = narrow; break;
     case LayoutKey::vpp: c.layout.vpp = narrow; break;
     case LayoutKey::zero: c.layout.zero = narrow; break;
+    case LayoutKey::shard: c.layout.shard = narrow; break;
+    case LayoutKey::reshard_after_forward: c.layout.reshard_ranks = narrow; break;
     case LayoutKey::sequence_parallel: c.layout.sequence_parallel = value != 0; break;
     case LayoutKey::micro_batch_group: c.layout.micro_batch_group = narrow; break;
     case LayoutKey::sequence: c.batch.sequence = value; break;

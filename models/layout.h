@@ -41,10 +41,25 @@ enum class TokenDispatcher : std::uint8_t {
   once_per_node,  // a copy for each node, forwarded inside it ("deepep")
 };
 
+/// When ranks under ZeRO-3 give up the parameters that they gathered for the forward pass. Names
+/// are torchtitan's.
+enum class Reshard : std::uint8_t {
+  all_but_last,  // "default": the last module of the forward pass is the first of the backward pass
+  always,
+  never,  // until the backward pass is through
+};
+
 struct Layout {
   ParallelGrid grid{};  // tp cp ep dp pp etp and the rank order
   int vpp = 1;          // virtual pipeline: model chunks per rank
   int zero = 0;         // 0 none, 1 distributed optimizer, 2 + gradients, 3 + parameters
+  /// Ranks of dp * cp that share one copy of what ZeRO shards; 0: all. The others hold copies
+  /// (HSDP, MiCS, ZeRO-1 in groups).
+  int shard = 0;
+  Reshard reshard = Reshard::all_but_last;
+  /// Between forward and backward pass the parameters stay sharded over so few neighbours instead
+  /// (FSDP2's reshard_after_forward as a number, hpZ of ZeRO++); 0: over all.
+  int reshard_ranks = 0;
   bool sequence_parallel = false;
   ContextKind context = ContextKind::ring;
   TokenDispatcher dispatcher = TokenDispatcher::all_to_all;
@@ -54,6 +69,11 @@ struct Layout {
   bool account_embedding_in_split = false;  // Megatron: the embedding counts as a layer of stage 0
   bool account_loss_in_split = false;       // and the output layer as one of the last stage
 };
+
+/// Ranks that share one copy of what ZeRO shards.
+inline int shard_ranks(const Layout& layout) {
+  return layout.shard > 0 ? layout.shard : layout.grid.dp * layout.grid.cp;
+}
 
 /// One broken rule: which key, what it is, what it must be, the nearest legal values.
 struct LayoutViolation {

@@ -405,8 +405,8 @@ constexpr LayoutRule kBatchRules[] = {
 
 }  // namespace
 
-std::array<std::span<const LayoutRule>, 5> layout_rules() {
-  return {kWorldRules, kTensorRules, kExpertRules, kPipelineRules, kBatchRules};
+std::array<std::span<const LayoutRule>, 6> layout_rules() {
+  return {kWorldRules, sharding_rules(), kTensorRules, kExpertRules, kPipelineRules, kBatchRules};
 }
 
 }  // namespace flopcast

@@ -23,6 +23,8 @@ enum class LayoutKey : std::uint8_t {
   etp,
   vpp,
   zero,
+  shard,
+  reshard_after_forward,
   sequence_parallel,
   micro_batch_group,
   layers_per_stage,
@@ -66,7 +68,10 @@ struct LayoutRule {
   std::string (*problem)(const LayoutCase& c);
 };
 
-/// Tables by topic: GPUs, tensor and context parallel, experts, pipeline, batch.
-std::array<std::span<const LayoutRule>, 5> layout_rules();
+/// Who shares what is sharded: layout_rules_sharding.cpp.
+std::span<const LayoutRule> sharding_rules();
+
+/// Tables by topic: GPUs, sharding, tensor and context parallel, experts, pipeline, batch.
+std::array<std::span<const LayoutRule>, 6> layout_rules();
 
 }  // namespace flopcast

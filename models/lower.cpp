@@ -43,6 +43,42 @@ std::vector<Rank> rank_rows(const Communicators& communicators, Ranks ranks) {
   return rows;
 }
 
+/// Schedules of one copy of the model that run forward and backward passes one after another.
+bool passes_are_whole(ScheduleKind kind) {
+  return kind == ScheduleKind::gpipe || kind == ScheduleKind::one_f_one_b ||
+         kind == ScheduleKind::interleaved || kind == ScheduleKind::looped_bfs;
+}
+
+/// What of ZeRO is not known.
+std::optional<std::string> sharding_gap(const Job& job) {
+  const Layout& layout = job.layout;
+  const Framework& framework = job.training.framework;
+  if (layout.zero == 3 && !framework.shards_parameters) {
+    return "ZeRO stage 3 of " + framework.name +
+           " is not simulated yet; of fsdp1, fsdp2, mosaicml and deepspeed it is";
+  }
+  const bool reduces_each = layout.zero == 2 && framework.reduces_each_micro_batch;
+  const bool needs_whole = layout.zero == 3 || layout.shard > 0 || reduces_each;
+  if (needs_whole && !passes_are_whole(layout.schedule)) {
+    return std::string("shard groups, ZeRO stage 3 and gradients reduced after every micro-batch ")
+        .append("under the ")
+        .append(schedule_name(layout.schedule))
+        .append(" schedule are not simulated yet");
+  }
+  if (reduces_each && layout.grid.pp > 1) {
+    return "ZeRO stage 2 that reduces gradients after every micro-batch goes with no pipeline";
+  }
+  const bool experts_apart =
+      job.model.moe && (layout.grid.ep > 1 || layout.grid.etp != layout.grid.tp);
+  if (experts_apart && (layout.shard > 0 || layout.reshard_ranks > 0)) {
+    return "shard groups beside expert parallelism are not simulated yet";
+  }
+  if (layout.zero < 3 && (layout.shard == 1 || (layout.shard > 0 && framework.zero_all_reduces))) {
+    return "ZeRO stages 1 and 2 need shard groups of several ranks and a reduce-scatter in them";
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string> lowering_gap(const Job& job) {
@@ -52,11 +88,11 @@ std::optional<std::string> lowering_gap(const Job& job) {
   if (job.layout.grid.cp > 1 && !job.training.framework.fused_attention) {
     return "context parallelism (cp > 1) without fused attention is not simulated yet";
   }
-  if (job.layout.zero > 2) return "ZeRO stage 3 is not simulated yet; stages 0 to 2 are";
-  if (job.layout.zero == 2 && job.training.framework.reduces_each_micro_batch) {
-    return "ZeRO stage 2 of DeepSpeed, which reduces gradients after every micro-batch, is not "
-           "simulated yet";
+  if (job.training.recompute.kind == RecomputeKind::every_other_matmul &&
+      (job.model.moe || job.model.mla || !job.model.gated_mlp)) {
+    return "recomputing every other product is simulated for plain attention and gated MLPs only";
   }
+  if (auto gap = sharding_gap(job)) return gap;
   return std::nullopt;
 }
 

@@ -132,9 +132,10 @@ std::vector<ChunkBucket> time_buckets(const OperatorContext& context,
   std::vector<ChunkBucket> out;
   for (const GradientBucket& bucket : cut) {
     const double elements = static_cast<double>(bucket.padded);
-    ChunkBucket row{.first_tensor = bucket.first, .group = slot};
-    row.reduce = tables.transfer(reduction, elements * element_size(training.gradient_dtype), group,
-                                 StepCategory::gradient);
+    ChunkBucket row{.first_tensor = bucket.first,
+                    .group = slot,
+                    .gradients = elements * element_size(training.gradient_dtype)};
+    row.reduce = tables.transfer(reduction, row.gradients, group, StepCategory::gradient);
     if (sharded) {
       row.gather = tables.transfer(CollectiveKind::all_gather,
                                    elements * element_size(training.parameter_dtype), group,
@@ -190,6 +191,20 @@ ChunkTensors chunk_tensors(const OperatorContext& context, const StageContent& c
   return out;
 }
 
+/// Where a part of the ranks shards the optimizer's states, the others all-reduce its shards.
+/// Source: Megatron-LM d98e8a64, distributed/param_and_grad_buffer.py,
+/// num_distributed_optimizer_instances.
+void add_replicas(std::vector<ChunkBucket>& buckets, const OperatorContext& context,
+                  const RankGroups& groups, CostTables& tables) {
+  const GroupId replicas = groups[static_cast<std::size_t>(StepGroup::replica)];
+  if (replicas == kNoGroup) return;
+  for (ChunkBucket& bucket : buckets) {
+    bucket.over_replicas =
+        tables.transfer(CollectiveKind::all_reduce, bucket.gradients / shard_ranks(context.layout),
+                        replicas, StepCategory::gradient);
+  }
+}
+
 /// A bucket of expert gradients is complete with the layer in which it begins.
 void place_expert_buckets(std::vector<ChunkBucket>& buckets, const ChunkTensors& tensors) {
   for (ChunkBucket& bucket : buckets) {
@@ -206,14 +221,16 @@ std::vector<ChunkBucket> chunk_buckets(const OperatorContext& context, const Chu
   const ParallelGrid& grid = context.layout.grid;
   const int copies = model_copies(context.layout.schedule);
   std::vector<ChunkBucket> out;
+  if (context.layout.zero == 3) return out;
   const auto timed_buckets = [&](const ReducedTensors& reduced) {
     const GroupId group = groups[static_cast<std::size_t>(reduced.group)];
     if (group == kNoGroup) return std::vector<ChunkBucket>{};
     return time_buckets(context, cut_buckets(context, reduced, place), reduced.group, group,
                         tables);
   };
-  out =
-      timed_buckets({StepGroup::data, std::int64_t{copies} * grid.dp * grid.cp, tensors.all.dense});
+  out = timed_buckets(
+      {StepGroup::data, std::int64_t{copies} * shard_ranks(context.layout), tensors.all.dense});
+  add_replicas(out, context, groups, tables);
   std::vector<ChunkBucket> experts = timed_buckets(
       {StepGroup::expert_data, std::int64_t{copies} * grid.edp(), tensors.all.expert});
   place_expert_buckets(experts, tensors);

@@ -4,6 +4,7 @@
 // times, what it keeps in memory, its gradient buckets.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "models/gradient_buckets.h"
@@ -33,6 +34,9 @@ struct ChunkBucket {
   TransferId gather{};                // parameters; only with the distributed optimizer
   std::size_t first_tensor = 0;       // complete when the gradient of this one is there
   StepGroup group = StepGroup::data;  // or that of the experts
+  Bytes gradients;                    // of all its ranks
+  std::optional<TransferId>
+      over_replicas{};  // all-reduce of the rank's shard, where others have it
 };
 
 struct ModelChunk {
@@ -62,7 +66,7 @@ struct ChunkPlace {
   bool splits_backward = false;
 };
 
-/// Without data parallelism there are no buckets to reduce.
+/// There are no buckets to reduce without data parallelism, nor under ZeRO-3 (shard_units.h).
 ModelChunk build_chunk(const OperatorContext& context, const StageContent& content,
                        ChunkPlace place, const RankGroups& groups, CostTables& tables);
 

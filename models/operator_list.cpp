@@ -27,7 +27,9 @@ int OperatorList::ranks_of(StepGroup group) const {
     case StepGroup::forward_next:
     case StepGroup::forward_previous:
     case StepGroup::backward_previous:
-    case StepGroup::backward_next: break;
+    case StepGroup::backward_next:
+    case StepGroup::replica:
+    case StepGroup::reshard: break;
   }
   FLOPCAST_CHECK(false, "the other groups are not of a layer");
 }
@@ -91,11 +93,12 @@ void OperatorList::dgrad(std::string_view name, GemmShape forward) {
 /// the product's own output (read and written) or by a kernel of its own.
 void OperatorList::wgrad(std::string_view name, GemmShape forward) {
   const Bytes gradient = element_size(context_.training.gradient_dtype);
-  const bool fused = context_.training.framework.fused_wgrad_accumulation;
+  const bool fresh = context_.training.framework.fresh_gradients;
+  const bool fused = !fresh && context_.training.framework.fused_wgrad_accumulation;
   GemmShape shape{.m = forward.n, .n = forward.k, .k = forward.m, .batch = forward.batch};
   if (fused) shape.result_traffic = 2.0 * gradient;
   gemm(name, shape, OperatorPhase::weight_gradient);
-  if (fused) return;
+  if (fused || fresh) return;
   const double elements = static_cast<double>(shape.m * shape.n * shape.batch);
   list_.push_back(
       {.name = "add weight gradient",

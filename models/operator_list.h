@@ -85,6 +85,10 @@ void attention_backward(OperatorList& list, const OperatorContext& context, std:
 void core_attention(OperatorList& list, const OperatorContext& context, std::int64_t layer,
                     AttentionPass pass);
 
+// recompute_operators.cpp: what is not kept when every other matrix product is
+void all_but_every_other_matmul(OperatorList& list, const OperatorContext& context);
+void rotary(OperatorList& list, const OperatorContext& context);
+
 // expert_operators.cpp: norm, router, routed and shared experts, residual
 void experts_forward(OperatorList& list, const OperatorContext& context);
 void experts_backward(OperatorList& list, const OperatorContext& context);

@@ -47,7 +47,9 @@ StepCategory category_of(StepGroup group) {
     case StepGroup::forward_next:
     case StepGroup::forward_previous:
     case StepGroup::backward_previous:
-    case StepGroup::backward_next: break;
+    case StepGroup::backward_next:
+    case StepGroup::replica:
+    case StepGroup::reshard: break;
   }
   FLOPCAST_CHECK(false, "the other groups are not of a layer");
 }

@@ -29,11 +29,12 @@ enum class StepStream : std::uint8_t {
   data,
   context,
   expert,
+  replica,
 };
-inline constexpr std::array<std::string_view, 9> kStepStreamNames{
-    "compute",         "tensor parallel",  "pp forward send",
-    "pp forward recv", "pp backward send", "pp backward recv",
-    "data parallel",   "context parallel", "expert parallel"};
+inline constexpr std::array<std::string_view, 10> kStepStreamNames{
+    "compute",          "tensor parallel",  "pp forward send", "pp forward recv",
+    "pp backward send", "pp backward recv", "data parallel",   "context parallel",
+    "expert parallel",  "replicas"};
 
 constexpr std::size_t index_of(StepStream stream) { return static_cast<std::size_t>(stream); }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "models/model_chunk.h"
+#include "models/sharded_parameters.h"
 #include "models/stage_program.h"
 
 namespace flopcast {
@@ -23,6 +24,7 @@ inline constexpr std::size_t kForwardRecv = index_of(StepStream::forward_recv);
 inline constexpr std::size_t kBackwardSend = index_of(StepStream::backward_send);
 inline constexpr std::size_t kBackwardRecv = index_of(StepStream::backward_recv);
 inline constexpr std::size_t kData = index_of(StepStream::data);
+inline constexpr std::size_t kReplica = index_of(StepStream::replica);
 
 inline constexpr std::size_t kAllTensors = std::numeric_limits<std::size_t>::max();
 
@@ -69,10 +71,17 @@ class StageBuilder {
   void reduce_rest(int chunk);
   void reduce_bucket(const ChunkBucket& bucket);
   void reduce_aligned(std::size_t backward_index);
+  void begin_unit() {
+    if (shards_) shards_->begin();
+  }
+  void end_unit() {
+    if (shards_) shards_->end();
+  }
   void hold_gradients(int chunk);
   void free_reduced(int chunk);
 
   // Begin and end of the step.
+  void shard_parameters();
   void allocate_states();
   double routed_elements() const;
   void finish_gradients();
@@ -92,22 +101,29 @@ class StageBuilder {
   int copies() const { return model_copies(schedule()); }
   /// Whether the pass that is being appended completes the gradients of the chunk.
   bool completes(int chunk) const {
-    return last_backward_[static_cast<std::size_t>(chunk)] == backward_index_;
+    return reduces_each() || last_backward_[static_cast<std::size_t>(chunk)] == backward_index_;
   }
   /// Whether any gradient is reduced: experts may be copied where nothing else is.
   bool reduces() const {
-    return group(StepGroup::data) != kNoGroup || group(StepGroup::expert_data) != kNoGroup;
+    return group(StepGroup::data) != kNoGroup || group(StepGroup::expert_data) != kNoGroup ||
+           group(StepGroup::replica) != kNoGroup;
   }
   bool sharded() const { return inputs_.job.layout.zero >= 1 && reduces(); }
   /// ZeRO-2: a chunk's gradients exist from its first backward pass to their reduction.
-  bool gradients_sharded() const { return inputs_.job.layout.zero >= 2 && sharded(); }
-  /// Elements whose optimizer state the rank keeps: dense parameters are sharded over dp * cp,
-  /// those of experts over their own data group.
+  bool gradients_sharded() const { return inputs_.job.layout.zero == 2 && sharded(); }
+  bool gradients_whole() const { return inputs_.job.layout.zero < 2 || !sharded(); }
+  /// ZeRO-2 as DeepSpeed has it: what is not the rank's own does not outlive a micro-batch.
+  bool reduces_each() const {
+    return gradients_sharded() && training().framework.reduces_each_micro_batch;
+  }
+  /// Elements whose optimizer state the rank keeps: dense parameters are sharded over dp * cp or a
+  /// part of them, those of experts over their own data group.
   double own_elements() const {
     const auto experts = static_cast<double>(expert_parameters_);
     const double dense = static_cast<double>(parameters_) - experts;
     if (inputs_.job.layout.zero == 0) return dense + experts;
-    return dense / (copies() * grid().dp * grid().cp) + experts / (copies() * grid().edp());
+    return dense / (copies() * shard_ranks(inputs_.job.layout)) +
+           experts / (copies() * grid().edp());
   }
   GroupId group(StepGroup slot) const { return role_.groups[static_cast<std::size_t>(slot)]; }
   std::uint32_t tag(const ScheduleOp& op, int receiving_stage) const {
@@ -150,6 +166,7 @@ class StageBuilder {
   std::vector<bool> gradients_held_;          // by chunk, under ZeRO-2
   std::vector<std::vector<Gather>> gathers_;  // by chunk, in forward order
   std::vector<std::size_t> awaited_;          // of them, by chunk
+  std::optional<ShardedParameters> shards_;   // ZeRO-3
   std::int64_t parameters_ = 0;
   std::int64_t expert_parameters_ = 0;  // of them in the experts' own data group
   StageProgram out_;

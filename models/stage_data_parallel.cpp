@@ -4,6 +4,17 @@
 
 namespace flopcast {
 
+/// ZeRO-3: passes gather what they need and reduce what they made.
+void StageBuilder::shard_parameters() {
+  std::vector<ChunkUnits> units;
+  units.reserve(chunks_.size());
+  for (const ModelChunk& chunk : chunks_) {
+    units.push_back(shard_units(context_, chunk.content, role_.groups, tables_));
+  }
+  shards_.emplace(context_, std::move(units), inputs_.schedule[static_cast<std::size_t>(rank_)],
+                  program_, tables_);
+}
+
 /// Parameters come back from the optimizer's shards in forward order, one bucket after another.
 void StageBuilder::gather_parameters() {
   const LabelId label = tables_.label("gather parameters");
@@ -50,8 +61,13 @@ void StageBuilder::reduce_completed(int chunk, std::size_t completed_tensor) {
 }
 
 void StageBuilder::reduce_bucket(const ChunkBucket& bucket) {
-  program_.collective(kData, slot_of(bucket.group), bucket.reduce, id_of(StepCategory::gradient),
+  const CategoryId category = id_of(StepCategory::gradient);
+  program_.collective(kData, slot_of(bucket.group), bucket.reduce, category,
                       tables_.label("reduce gradients"));
+  if (!bucket.over_replicas) return;
+  program_.order(kData, kReplica);
+  program_.collective(kReplica, slot_of(StepGroup::replica), *bucket.over_replicas, category,
+                      tables_.label("reduce over replicas"));
 }
 
 void StageBuilder::reduce_rest(int chunk) {
@@ -65,14 +81,15 @@ void StageBuilder::reduce_rest(int chunk) {
 void StageBuilder::hold_gradients(int chunk) {
   const auto c = static_cast<std::size_t>(chunk);
   if (!gradients_sharded() || gradients_held_[c]) return;
-  hold(MemoryPool::gradients, gradient_bytes(c));
+  hold(MemoryPool::buffers, gradient_bytes(c));
   gradients_held_[c] = true;
+  reduced_[c] = 0;
 }
 
 void StageBuilder::free_reduced(int chunk) {
   const auto c = static_cast<std::size_t>(chunk);
   if (!gradients_held_[c] || reduced_[c] < chunks_[c].buckets.size()) return;
-  program_.release(kData, id_of(MemoryPool::gradients), gradient_bytes(c));
+  program_.release(kData, id_of(MemoryPool::buffers), gradient_bytes(c));
   gradients_held_[c] = false;
 }
 

@@ -31,7 +31,9 @@ void StageBuilder::begin_forward(int c) {
   if (chunk.saved_by_ends > 0) hold(MemoryPool::activations, chunk.saved_by_ends);
   if (!chunk.content.embedding) return;
   await_parameters(c, chunk.layers.empty() ? chunk.head_tensor : chunk.layers[0].first_tensor);
+  begin_unit();
   work(chunk.embedding_forward);
+  end_unit();
 }
 
 void StageBuilder::enter_layer(int c, std::size_t layer) {
@@ -44,7 +46,9 @@ void StageBuilder::end_forward(int c) {
   const ModelChunk& chunk = chunk_at(c);
   if (!chunk.content.head) return;
   await_parameters(c, kAllTensors);
+  begin_unit();
   work(chunk.head_forward);
+  end_unit();
 }
 
 void StageBuilder::forward(const ScheduleOp& op) {
@@ -53,7 +57,9 @@ void StageBuilder::forward(const ScheduleOp& op) {
   begin_forward(op.chunk);
   for (std::size_t layer = 0; layer < chunk.layers.size(); ++layer) {
     enter_layer(op.chunk, layer);
+    begin_unit();
     work(chunk.layers[layer].forward);
+    end_unit();
   }
   end_forward(op.chunk);
   send(op);
@@ -62,7 +68,11 @@ void StageBuilder::forward(const ScheduleOp& op) {
 void StageBuilder::begin_backward(int c) {
   const ModelChunk& chunk = chunk_at(c);
   hold_gradients(c);
-  if (chunk.content.head) work(chunk.head_backward);
+  if (chunk.content.head) {
+    begin_unit();
+    work(chunk.head_backward);
+    end_unit();
+  }
   if (completes(c)) reduce_completed(c, chunk.head_tensor);
 }
 
@@ -80,8 +90,16 @@ void StageBuilder::leave_layer(int c, std::size_t layer) {
 
 void StageBuilder::end_backward(int c) {
   const ModelChunk& chunk = chunk_at(c);
-  if (chunk.content.embedding) work(chunk.embedding_backward);
+  if (chunk.content.embedding) {
+    begin_unit();
+    work(chunk.embedding_backward);
+    end_unit();
+  }
   if (completes(c)) reduce_completed(c, 0);
+  if (reduces_each()) {
+    reduce_rest(c);
+    if (!training().overlap_grad_reduce) program_.order(kData, kCompute);
+  }
   if (chunk.saved_by_ends > 0) free(MemoryPool::activations, chunk.saved_by_ends);
 }
 
@@ -90,9 +108,11 @@ void StageBuilder::backward(const ScheduleOp& op) {
   receive(op);
   begin_backward(op.chunk);
   for (std::size_t layer = chunk.layers.size(); layer-- > 0;) {
+    begin_unit();
     recompute_layer(op.chunk, layer);
     work(chunk.layers[layer].backward);
     leave_layer(op.chunk, layer);
+    end_unit();
   }
   end_backward(op.chunk);
   send(op);

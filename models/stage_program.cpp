@@ -65,6 +65,7 @@ StageBuilder::StageBuilder(const StageInputs& inputs, const RankRole& role, Cost
 
 StageProgram StageBuilder::build() && {
   allocate_states();
+  if (sharded() && inputs_.job.layout.zero == 3) shard_parameters();
   if (sharded() && training().overlap_param_gather) gather_parameters();
   for (const ScheduleOp& op : inputs_.schedule[static_cast<std::size_t>(rank_)]) {
     run(op);
@@ -92,9 +93,17 @@ void StageBuilder::allocate_states() {
   };
   const double parameter = element_size(training().parameter_dtype).value;
   const double gradient = element_size(training().gradient_dtype).value;
-  hold_elements(MemoryPool::parameters, elements, parameter);
-  hold_elements(MemoryPool::gradients, gradients_sharded() ? own_elements() : elements, gradient);
-  hold_elements(MemoryPool::optimizer, own_elements(), kOptimizerStateBytes);
+  const bool whole = inputs_.job.layout.zero < 3;
+  if (!whole && training().framework.keeps_fp32_parameters) {
+    // The optimizer's weight is the parameter, whose gradient comes with its reduction.
+    const double fp32 = element_size(DataType::fp32).value;
+    hold_elements(MemoryPool::parameters, own_elements(), fp32);
+    hold_elements(MemoryPool::optimizer, own_elements(), kOptimizerStateBytes - fp32);
+  } else {
+    hold_elements(MemoryPool::parameters, whole ? elements : own_elements(), parameter);
+    hold_elements(MemoryPool::gradients, gradients_whole() ? elements : own_elements(), gradient);
+    hold_elements(MemoryPool::optimizer, own_elements(), kOptimizerStateBytes);
+  }
   // A tensor-parallel region works on the gathered activation and its gradient.
   const double activation = static_cast<double>(context_.tokens() * inputs_.job.model.hidden);
   if (grid().tp > 1) hold_elements(MemoryPool::buffers, 2 * activation, parameter);
@@ -139,6 +148,7 @@ void StageBuilder::finish_gradients() {
   if (reduces()) {
     for (const int chunk : chunks_by_stage()) reduce_rest(chunk);
     program_.order(kData, kCompute);
+    if (group(StepGroup::replica) != kNoGroup) program_.order(kReplica, kCompute);
   }
   const Bytes gradient = element_size(training().gradient_dtype);
   std::int64_t replicated = 0;
@@ -172,8 +182,12 @@ void StageBuilder::optimize() {
   }
   memory_kernel(MemoryKernel::optimizer, own * (7.0 * fp32 + parameter), StepCategory::optimizer,
                 "optimizer");
-  memory_kernel(MemoryKernel::elementwise, static_cast<double>(parameters_) * gradient,
-                StepCategory::optimizer, "clear gradients");
+  if (shards_) {
+    shards_->release_gradients();
+  } else {
+    memory_kernel(MemoryKernel::elementwise, static_cast<double>(parameters_) * gradient,
+                  StepCategory::optimizer, "clear gradients");
+  }
   if (sharded() && !training().overlap_param_gather) {
     program_.order(kCompute, kData);
     gather_parameters();

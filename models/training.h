@@ -17,6 +17,8 @@ enum class RecomputeKind : std::uint8_t {
   none,
   selective,  // core attention again in the backward pass (Korthikanti et al., 2205.05198)
   full,       // whole layers from their inputs
+  /// Every second matrix product of a layer and all that is not one; attention is kept.
+  every_other_matmul,
 };
 
 struct Recompute {
@@ -39,11 +41,25 @@ struct Framework {
   bool align_grad_reduce =
       true;  // pipeline: all stages but the first reduce after their last backward
   bool fused_attention = true;  // flash attention; else scores are stored and softmax is a kernel
-  bool fused_cross_entropy = true;        // 2 all-reduces instead of 3, fewer logits kept
-  bool fused_wgrad_accumulation = true;   // weight gradient GEMM adds into the fp32 buffer
-  bool blocking_p2p = false;              // pipeline sends hold the compute stream
-  bool zero_all_reduces = false;          // ZeRO-1, 2: all-reduce, then keep a slice
-  bool reduces_each_micro_batch = false;  // ZeRO-2 with accumulation: DeepSpeed; FSDP2: at the last
+  bool fused_cross_entropy = true;       // 2 all-reduces instead of 3, fewer logits kept
+  bool fused_wgrad_accumulation = true;  // weight gradient GEMM adds into the fp32 buffer
+  bool blocking_p2p = false;             // pipeline sends hold the compute stream
+  bool zero_all_reduces = false;         // ZeRO-1, 2: all-reduce, then keep a slice
+  /// ZeRO-2 and 3: gradients are reduced after every micro-batch, not only after the last.
+  bool reduces_each_micro_batch = false;
+  /// Knows ZeRO-3, layer by layer; the fields after it say how.
+  bool shards_parameters = false;
+  bool shards_ends_apart = false;  // embedding and head by themselves, not in the root module
+  int gathers_ahead = 1;           // units gathered before the one in use is done with
+  bool copies_gathered = false;    // into and out of the collectives' buffers, both ways
+  bool keeps_fp32_parameters =
+      false;  // the sharded fp32 weight is the parameter, cast for gathers;
+              // its fp32 gradient exists from reduction to optimizer step
+  /// Where nothing is reduced and parameters are not resharded after the forward pass, they stay
+  /// after the backward pass too.
+  bool keeps_unreduced_gathered = false;
+  bool replicas_reduce_each_micro_batch = true;  // HSDP; else with the last
+  bool fresh_gradients = false;  // weight gradients are written in 16 bit, not added to a buffer
   /// Host time to issue one operator: Python, dispatcher and the launches of its kernels. Where a
   /// pass over a layer takes the GPU less than its host, the GPU waits.
   /// Assumed: no public table of it; a layer of a current framework then takes some 0.3 ms to
@@ -53,7 +69,7 @@ struct Framework {
   std::int64_t vocab_divisor = 128;  // the vocabulary is padded to a multiple of this times tp
 };
 
-/// Presets by name: megatron, nemo, fsdp... nothing where the name is unknown.
+/// Presets by name: megatron, nemo, fsdp2... nothing where the name is unknown.
 std::optional<Framework> framework_preset(std::string_view name);
 std::vector<std::string_view> framework_names();
 

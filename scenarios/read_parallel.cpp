@@ -24,6 +24,9 @@ constexpr Choice<ContextKind> kContextKinds[] = {{"p2p", ContextKind::ring},
 constexpr Choice<TokenDispatcher> kDispatchers[] = {{"all_to_all", TokenDispatcher::all_to_all},
                                                     {"deepep", TokenDispatcher::once_per_node}};
 
+constexpr Choice<Reshard> kReshards[] = {
+    {"default", Reshard::all_but_last}, {"always", Reshard::always}, {"never", Reshard::never}};
+
 constexpr std::string_view kOrderExample =
     "an order of tp, cp, ep, dp and pp, innermost first, such as \"tp-cp-ep-dp-pp\"";
 
@@ -58,6 +61,21 @@ int read_dp(const std::optional<Node>& node, const ParallelGrid& grid, int gpus)
   return static_cast<int>(std::max<std::int64_t>(1, gpus / others));
 }
 
+/// A policy, or over how many ranks the parameters stay sharded meanwhile.
+void read_sharding(const Node& node, Layout& layout) {
+  const Fields fields(node, true);
+  fields.count("zero", layout.zero, 0, 3);
+  fields.count("shard", layout.shard, 1, kMostRanks);
+  const auto reshard = node.find("reshard_after_forward");
+  if (!reshard) return;
+  if (layout.zero < 3) reshard->fail("only zero = 3 gathers parameters for the forward pass");
+  if (reshard->is_number()) {
+    layout.reshard_ranks = reshard->small_integer(2, kMostRanks);
+  } else {
+    layout.reshard = reshard->one_of(kReshards);
+  }
+}
+
 }  // namespace
 
 Layout read_parallel(const std::optional<Node>& node, int gpus) {
@@ -76,7 +94,7 @@ Layout read_parallel(const std::optional<Node>& node, int gpus) {
   grid.dp = read_dp(node->find("dp"), grid, gpus);
   if (const auto order = node->find("order")) grid.order = read_order(*order);
   fields.count("vpp", layout.vpp, 1, kMostStages);
-  fields.count("zero", layout.zero, 0, 3);
+  read_sharding(*node, layout);
   fields.flag("sequence_parallel", layout.sequence_parallel);
   fields.kind("cp_kind", layout.context, kContextKinds);
   fields.kind("dispatcher", layout.dispatcher, kDispatchers);

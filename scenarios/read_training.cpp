@@ -11,11 +11,14 @@ constexpr std::int64_t kLongestSequence = 1 << 26;
 constexpr std::int64_t kLargestMicroBatch = 1 << 16;
 constexpr std::int64_t kLargestBatch = 1 << 26;
 constexpr std::int64_t kMostLayers = 10'000;
+constexpr int kMostGathersAhead = 1000;
 constexpr std::int64_t kLargestDivisor = 1 << 20;
 
-constexpr Choice<RecomputeKind> kRecomputeKinds[] = {{"none", RecomputeKind::none},
-                                                     {"selective", RecomputeKind::selective},
-                                                     {"full", RecomputeKind::full}};
+constexpr Choice<RecomputeKind> kRecomputeKinds[] = {
+    {"none", RecomputeKind::none},
+    {"selective", RecomputeKind::selective},
+    {"full", RecomputeKind::full},
+    {"every_other_matmul", RecomputeKind::every_other_matmul}};
 constexpr Choice<ScheduleKind> kSchedules[] = {
     {"gpipe", ScheduleKind::gpipe},
     {"1f1b", ScheduleKind::one_f_one_b},
@@ -126,6 +129,14 @@ Framework read_framework(const std::optional<Node>& node) {
   fields.flag("blocking_p2p", framework.blocking_p2p);
   fields.flag("zero_all_reduces", framework.zero_all_reduces);
   fields.flag("reduces_each_micro_batch", framework.reduces_each_micro_batch);
+  fields.flag("shards_parameters", framework.shards_parameters);
+  fields.flag("shards_ends_apart", framework.shards_ends_apart);
+  fields.count("gathers_ahead", framework.gathers_ahead, 0, kMostGathersAhead);
+  fields.flag("copies_gathered", framework.copies_gathered);
+  fields.flag("keeps_fp32_parameters", framework.keeps_fp32_parameters);
+  fields.flag("keeps_unreduced_gathered", framework.keeps_unreduced_gathered);
+  fields.flag("replicas_reduce_each_micro_batch", framework.replicas_reduce_each_micro_batch);
+  fields.flag("fresh_gradients", framework.fresh_gradients);
   fields.quantity("host_per_operator", framework.host_per_operator);
   fields.quantity("step_overhead", framework.step_overhead);
   fields.count("vocab_divisor", framework.vocab_divisor, 1, kLargestDivisor);

@@ -21,6 +21,7 @@ std::string recompute_text(const Recompute& recompute) {
   switch (recompute.kind) {
     case RecomputeKind::none: return "none";
     case RecomputeKind::selective: return "selective";
+    case RecomputeKind::every_other_matmul: return "every other matmul";
     case RecomputeKind::full: break;
   }
   if (!recompute.layers) return "full";

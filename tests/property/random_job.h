@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <string_view>
 
 #include "generator.h"
 #include "models/lower.h"
@@ -97,8 +98,9 @@ inline Training random_training(Generator& random, int dp) {
   training.framework = *framework_preset(names[random.below(names.size())]);
   training.framework.align_grad_reduce = random.chance(0.5);
   training.framework.fused_attention = random.chance(0.5);
-  training.recompute.kind = one_of(
-      random, std::array{RecomputeKind::none, RecomputeKind::selective, RecomputeKind::full});
+  training.recompute.kind =
+      one_of(random, std::array{RecomputeKind::none, RecomputeKind::selective, RecomputeKind::full,
+                                RecomputeKind::every_other_matmul});
   if (random.chance(0.3)) training.recompute.layers = 1;
   return training;
 }
@@ -181,6 +183,19 @@ inline Profile random_profile(Generator& random) {
   return profile;
 }
 
+/// ZeRO-2 or 3, under a framework that knows them.
+inline void shard_more(Generator& random, Job& job) {
+  constexpr std::array<std::string_view, 4> kFrameworks{"fsdp2", "fsdp1", "mosaicml", "deepspeed"};
+  job.training.framework = *framework_preset(one_of(random, kFrameworks));
+  job.layout.zero = one_of(random, std::array{2, 3, 3});
+  job.layout.reshard =
+      one_of(random, std::array{Reshard::all_but_last, Reshard::always, Reshard::never});
+  if (random.chance(0.3)) job.training.framework.reduces_each_micro_batch = false;
+  if (random.chance(0.3)) job.training.framework.gathers_ahead = 2;
+  if (job.layout.zero == 3 && random.chance(0.3)) job.layout.shard = job.layout.grid.cp;
+  if (job.layout.zero == 3 && random.chance(0.3)) job.layout.reshard_ranks = 2;
+}
+
 /// Nothing where the layout drawn is not legal.
 inline std::optional<RandomJob> random_job(Generator& random) {
   RandomJob out;
@@ -188,6 +203,7 @@ inline std::optional<RandomJob> random_job(Generator& random) {
   out.job.layout = random_layout(random);
   const ParallelGrid& grid = out.job.layout.grid;
   out.job.training = random_training(random, grid.dp);
+  if (random.chance(0.2)) shard_more(random, out.job);
   out.cluster = random_cluster(random, grid.world());
   out.profile = random_profile(random);
   if (!out.job.model.moe) out.job.layout.grid.ep = out.job.layout.grid.etp = 1;

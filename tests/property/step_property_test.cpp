@@ -65,15 +65,25 @@ void check_accounting(const Result& result) {
   for (const LinkSummary& link : result.links) REQUIRE(link.peak_use <= 1 + 1e-9);
 }
 
-/// Activations are all released; the rest stays.
-void check_memory_at_end(const Result& result, const TimelineBuffer& timeline) {
+/// Activations are all released; the rest stays, but for what ZeRO-2 and 3 hold unsharded and for
+/// gradients that exist from their reduction to the optimizer step.
+void check_memory_at_end(const Job& job, const Result& result, const TimelineBuffer& timeline) {
   std::vector<std::int64_t> last(result.ranks.size());
   for (const MemorySample& sample : timeline.memory) last[index_of(sample.rank)] = sample.bytes;
   for (std::size_t r = 0; r < last.size(); ++r) {
     const auto& peaks = result.ranks[r].memory.pool_peak;
     const auto all = std::accumulate(peaks.begin(), peaks.end(), std::int64_t{0});
     REQUIRE(peaks[row(MemoryPool::activations)] > 0);
-    REQUIRE(last[r] == all - peaks[row(MemoryPool::activations)]);
+    const std::int64_t rest = all - peaks[row(MemoryPool::activations)];
+    if (job.layout.zero < 2) {
+      REQUIRE(last[r] == rest);
+    } else {
+      const bool passes = job.layout.zero == 3 && job.training.framework.keeps_fp32_parameters;
+      const auto kept = peaks[row(MemoryPool::parameters)] + peaks[row(MemoryPool::optimizer)] +
+                        (passes ? 0 : peaks[row(MemoryPool::gradients)]);
+      REQUIRE(last[r] >= kept);
+      REQUIRE(last[r] <= rest);
+    }
   }
 }
 
@@ -100,6 +110,34 @@ void check_reduced_bytes(const RandomJob& c, const RankSummary& rank) {
   const auto calls = static_cast<double>(rank.ops_by_category[row(StepCategory::gradient)]);
   const double gaps = 64 * (20 + 16) * 12 + 384.0 * calls;
   REQUIRE(sent <= std::max(dense, experts) * (held + gaps * element) * (1 + 1e-12));
+}
+
+/// Under ZeRO-2 and 3 each reduction sends the gradients of the whole rank, as often as the
+/// framework says, and ZeRO-3 gathers them once or twice for each micro-batch. Shards are padded.
+void check_sharded_bytes(const RandomJob& c, const RankSummary& rank) {
+  const Layout& layout = c.job.layout;
+  const Training& training = c.job.training;
+  if (experts_apart(c.job) || layout.shard > 0 || layout.grid.pp > 1) return;
+  const double ranks = layout.grid.dp * layout.grid.cp;
+  const bool fp32 = layout.zero == 3 && training.framework.keeps_fp32_parameters;
+  const double stored = fp32 ? 4 : element_size(training.parameter_dtype).value;
+  const auto held = static_cast<double>(rank.memory.pool_peak[row(MemoryPool::parameters)]);
+  const double elements = held / stored * (layout.zero == 3 ? ranks : 1);
+  const double ring = (ranks - 1) / ranks;
+  const auto m = static_cast<double>(micro_batches(layout, training.batch));
+  const bool all_reduces = layout.zero == 2 && training.framework.zero_all_reduces;
+  const double reductions =
+      (training.framework.reduces_each_micro_batch ? m : 1) * (all_reduces ? 2 : 1);
+  const double gradients = ring * elements * element_size(training.gradient_dtype).value;
+  const double sent = rank.bytes_by_category[row(StepCategory::gradient)];
+  const double most = layout.zero == 3 ? 1.1 : 1.3;  // tiny tensors, wide padding
+  REQUIRE(sent >= reductions * gradients * (1 - 1e-6));
+  REQUIRE(sent <= reductions * gradients * most + 1e6);
+  const double gathered = rank.bytes_by_category[row(StepCategory::parameter)];
+  const double parameters = ring * elements * element_size(training.parameter_dtype).value;
+  const double times = layout.zero == 3 ? 2 * m : 1;
+  REQUIRE(gathered <= times * parameters * most + 1e6);
+  REQUIRE(gathered >= parameters * (1 - 1e-6));
 }
 
 /// Dispatch, combine and their gradients in every layer with experts, two more where the layer
@@ -150,12 +188,13 @@ void check_bytes(const RandomJob& c, const Plan& plan, const Result& result) {
     if (!reduces) REQUIRE(calls(rank, StepCategory::gradient) == 0);
     if (!reduces || c.job.layout.zero == 0) {
       REQUIRE(calls(rank, StepCategory::parameter) == 0);
-    } else {
+    } else if (c.job.layout.zero == 1) {
       REQUIRE(calls(rank, StepCategory::parameter) == calls(rank, StepCategory::gradient));
     }
     hops += rank.bytes_by_category[row(StepCategory::pipeline)];
     routed += rank.bytes_by_category[row(StepCategory::expert)];
-    if (reduces) check_reduced_bytes(c, rank);
+    if (reduces && c.job.layout.zero < 2) check_reduced_bytes(c, rank);
+    if (reduces && c.job.layout.zero >= 2) check_sharded_bytes(c, rank);
   }
   if (grid.ep * grid.etp == 1) REQUIRE(routed == 0);
   if (grid.ep > 1 && grid.etp == 1) {
@@ -239,6 +278,14 @@ void check_flops(const Job& job, const Plan& plan) {
     case RecomputeKind::none: break;
     case RecomputeKind::selective: again = attention; break;
     case RecomputeKind::full: again = layers.recomputed; break;
+    case RecomputeKind::every_other_matmul: {
+      // Keys, output of attention and one of the two products of the gated MLP.
+      const Transformer& m = job.model;
+      again = 2.0 * static_cast<double>(m.kv_width() + m.query_width() + m.ffn) *
+              static_cast<double>(m.hidden * m.layers) *
+              static_cast<double>(batch.sequence * batch.global_batch);
+      break;
+    }
   }
   REQUIRE(plan.recomputed.value == Approx(again).epsilon(1e-9));
   REQUIRE(plan.executed.value ==
@@ -291,7 +338,7 @@ TEST_CASE("the step of any legal job adds up") {
     TimelineBuffer timeline;
     const Result result = run(plan.workload, &timeline);
     check_accounting(result);
-    check_memory_at_end(result, timeline);
+    check_memory_at_end(c.job, result, timeline);
     check_bytes(c, plan, result);
     check_flops(c.job, plan);
     const auto world = static_cast<std::uint64_t>(c.job.layout.grid.world());

@@ -124,6 +124,10 @@ TEST_CASE("model state follows the ZeRO paper") {
     };
     CHECK(state(0) == Approx(expected("baseline")).epsilon(1e-9));
     CHECK(state(1) == Approx(expected("stage1")).epsilon(1e-9));
+    CHECK(state(2) == Approx(expected("stage2")).epsilon(1e-9));
+    job.training.framework = *framework_preset("deepspeed");
+    CHECK(state(3) == Approx(expected("stage3")).epsilon(1e-9));
+    job.training.framework = *framework_preset("megatron");
   }
 }
 
