@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "sim/errors.h"
+#include "tools/choice.h"
 #include "tools/data_folders.h"
 
 namespace flopcast {
@@ -16,6 +17,17 @@ void add_scenario_options(CLI::App& verb, ScenarioOptions& options) {
       ->expected(1)
       ->take_all();
   verb.add_option("--data", options.data, "Folder with catalogue/ and profiles/")->type_name("DIR");
+}
+
+void add_fold_option(CLI::App& verb, std::string& fold) {
+  verb.add_option("--fold", fold,
+                  "auto: run one of all ranks that do the same; off: run every rank")
+      ->capture_default_str();
+}
+
+FoldMode read_fold(std::string_view name) {
+  constexpr Choice<FoldMode> kModes[] = {{"auto", FoldMode::automatic}, {"off", FoldMode::off}};
+  return read_choice<FoldMode>("--fold", name, kModes);
 }
 
 Override read_override(const std::string& setting) {

@@ -4,8 +4,10 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "scenarios/forecast.h"
 #include "scenarios/scenario.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): CLI11 is called so
@@ -22,6 +24,10 @@ struct ScenarioOptions {
 
 /// FILE..., --set, --data. `options` must outlive the parsing.
 void add_scenario_options(CLI::App& verb, ScenarioOptions& options);
+
+/// --fold, "auto" or "off". `fold` must outlive the parsing.
+void add_fold_option(CLI::App& verb, std::string& fold);
+FoldMode read_fold(std::string_view name);
 
 /// "parallel.tp=4" as path and value. Throws InputError without a "=" or a path.
 Override read_override(const std::string& setting);
