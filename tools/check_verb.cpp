@@ -20,13 +20,19 @@ std::string check_text(const Answer& checked, bool colour) {
   return text + facts_text(memory_facts(report), colour);
 }
 
-ExitCode check_all(const ScenarioOptions& options) {
+struct CheckOptions {
+  ScenarioOptions scenarios;
+  std::string fold = "auto";
+};
+
+ExitCode check_all(const CheckOptions& options) {
+  const FoldMode fold = read_fold(options.fold);
   const bool colour = terminal_shows_colour();
   bool all_fit = true;
   std::string text;
   // A layout that is not legal does not come back from reading.
-  for (Scenario& scenario : read_scenarios(options)) {
-    StepReport report = forecast(scenario).report;
+  for (Scenario& scenario : read_scenarios(options.scenarios)) {
+    StepReport report = forecast(scenario, nullptr, fold).report;
     const Answer checked{std::move(scenario), std::move(report), {}};
     if (!text.empty()) text += "\n";
     text += check_text(checked, colour);
@@ -39,9 +45,10 @@ ExitCode check_all(const ScenarioOptions& options) {
 }  // namespace
 
 Verb add_check_verb(CLI::App& app) {
-  const auto options = std::make_shared<ScenarioOptions>();  // shared by the parser and the action
+  const auto options = std::make_shared<CheckOptions>();  // shared by the parser and the action
   CLI::App* verb = app.add_subcommand("check", "Is the layout legal, and does it fit in memory?");
-  add_scenario_options(*verb, *options);
+  add_scenario_options(*verb, options->scenarios);
+  add_fold_option(*verb, options->fold);
   return {verb, [options] { return check_all(*options); }};
 }
 

@@ -35,11 +35,6 @@ FlopConvention read_convention(std::string_view name) {
   return read_choice<FlopConvention>("--convention", name, kConventions);
 }
 
-FoldMode read_fold(std::string_view name) {
-  constexpr Choice<FoldMode> kModes[] = {{"auto", FoldMode::automatic}, {"off", FoldMode::off}};
-  return read_choice<FoldMode>("--fold", name, kModes);
-}
-
 StepReport run_scenario(const Scenario& scenario, const std::optional<std::string>& trace,
                         FoldMode fold) {
   if (!trace) return forecast(scenario, nullptr, fold).report;
@@ -80,9 +75,7 @@ Verb add_run_verb(CLI::App& app) {
       ->type_name("FILE");
   verb->add_option("--convention", options->convention,
                    "How model FLOPs are counted: megatron, megatron_full, palm or six_n");
-  verb->add_option("--fold", options->fold,
-                   "auto: run one of all ranks that do the same; off: run every rank")
-      ->capture_default_str();
+  add_fold_option(*verb, options->fold);
   return {verb, [options] { return run_all(*options); }};
 }
 

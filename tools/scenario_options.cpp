@@ -7,6 +7,7 @@
 #include "scenarios/scenario_file.h"
 #include "scenarios/scenario_parts.h"
 #include "sim/errors.h"
+#include "tools/choice.h"
 #include "tools/data_folders.h"
 
 namespace flopcast {
@@ -18,6 +19,17 @@ void add_scenario_options(CLI::App& verb, ScenarioOptions& options) {
       ->expected(1)
       ->take_all();
   verb.add_option("--data", options.data, "Folder with catalogue/ and profiles/")->type_name("DIR");
+}
+
+void add_fold_option(CLI::App& verb, std::string& fold) {
+  verb.add_option("--fold", fold,
+                  "auto: run one of all ranks that do the same; off: run every rank")
+      ->capture_default_str();
+}
+
+FoldMode read_fold(std::string_view name) {
+  constexpr Choice<FoldMode> kModes[] = {{"auto", FoldMode::automatic}, {"off", FoldMode::off}};
+  return read_choice<FoldMode>("--fold", name, kModes);
 }
 
 Override read_override(const std::string& setting) {

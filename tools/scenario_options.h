@@ -4,9 +4,11 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "scenarios/batch.h"
+#include "scenarios/forecast.h"
 #include "scenarios/scenario.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): CLI11 is called so
@@ -28,6 +30,10 @@ void add_scenario_options(CLI::App& verb, ScenarioOptions& options);
 
 /// --only, --jobs: of verbs that take any number of scenarios, in files, tables and folders.
 void add_batch_options(CLI::App& verb, ScenarioOptions& options);
+
+/// --fold, "auto" or "off". `fold` must outlive the parsing.
+void add_fold_option(CLI::App& verb, std::string& fold);
+FoldMode read_fold(std::string_view name);
 
 /// "parallel.tp=4" as path and value. Throws InputError without a "=" or a path.
 Override read_override(const std::string& setting);

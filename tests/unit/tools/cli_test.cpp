@@ -121,6 +121,10 @@ TEST_CASE("check fits or does not") {
   const Outcome fits = flopcast("check " + kExample + " --set training.recompute=full");
   CHECK(fits.code == 0);
   CHECK_THAT(fits.out, Contains("fits: ") && Contains("activations"));
+  const Outcome every_rank =
+      flopcast("check " + kExample + " --set training.recompute=full --fold off");
+  CHECK(every_rank.code == 0);
+  CHECK(every_rank.out == fits.out);
   const Outcome too_large = flopcast(
       "check " + kExample + " --set training.micro_batch=8 --set training.global_batch=64");
   CHECK(too_large.code == 1);
@@ -150,6 +154,7 @@ TEST_CASE("wrong input is exit code 2 and says what was meant") {
       {"run " + kExample + " --set expect.step_time.max=12", "a time such as"},
       {"run " + kExample + " --data /", "--data: / holds no catalogue/"},
       {"run " + kExample + " " + kExample + " --trace t.json", "--trace: one scenario at a time"},
+      {"check " + kExample + " --fold of", "did you mean \"off\"?"},
       {"check " + kExample + " --format json", "check: unknown option \"--format\""},
   }));
   CAPTURE(row.arguments);
