@@ -25,5 +25,8 @@ struct Verb {
 
 Verb add_run_verb(CLI::App& app);
 Verb add_check_verb(CLI::App& app);
+Verb add_calibrate_verb(CLI::App& app);
+Verb add_import_verb(CLI::App& app);
+Verb add_validate_verb(CLI::App& app);
 
 }  // namespace flopcast
