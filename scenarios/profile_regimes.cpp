@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace flopcast {
@@ -94,11 +95,13 @@ Json curve_json(const CollectiveCurve& curve) {
   return json;
 }
 
-bool same_place(const Json& old, const Json& fresh) {
-  for (const char* key : {"kind", "ranks_per_node", "nodes"}) {
-    if (old.at(key) != fresh.at(key)) return false;
-  }
-  return true;
+/// Whether the fit speaks of the kind and scope of a curve.
+bool refitted(const Json& curve, const ProtocolRegimes& regimes) {
+  const RegimeScope scope =
+      curve.at("nodes").get<int>() == 1 ? RegimeScope::domain : RegimeScope::network;
+  return std::ranges::any_of(regimes.fitted, [&](const FittedRegime& regime) {
+    return regime.key.scope == scope && curve.at("kind") == to_text(regime.key.kind);
+  });
 }
 
 }  // namespace
@@ -129,13 +132,10 @@ std::string updated_profile(std::string_view base, const NetworkUpdate& update) 
   json["name"] = update.name;
   json["network"]["regimes"] = regimes_json(update.regimes);
   Json& curves = json["curves"];
-  for (const CollectiveCurve& curve : update.curves) {
-    Json fresh = curve_json(curve);
-    for (std::size_t i = curves.size(); i-- > 0;) {
-      if (same_place(curves[i], fresh)) curves.erase(i);
-    }
-    curves.push_back(std::move(fresh));
+  for (std::size_t i = curves.size(); i-- > 0;) {
+    if (refitted(curves[i], update.regimes)) curves.erase(i);
   }
+  for (const CollectiveCurve& curve : update.curves) curves.push_back(curve_json(curve));
   return json.dump(2) + "\n";
 }
 

@@ -23,8 +23,9 @@ struct NetworkUpdate {
   std::vector<CollectiveCurve> curves;
 };
 
-/// The text of profile `base` with the update: its regimes are replaced, its curves where they are
-/// of the same kind and shape. `base` must be a valid profile.
+/// The text of profile `base` with the update. Its regimes are replaced, and so are its curves of
+/// the kinds that were fitted, inside a node or across nodes: they are of another machine. `base`
+/// must be a valid profile.
 std::string updated_profile(std::string_view base, const NetworkUpdate& update);
 
 }  // namespace flopcast
