@@ -68,11 +68,13 @@ class SavedTensors {
   void latent_attention();
   void dense_mlp();
   void experts();
+  void prediction();
 
   std::vector<SavedTensor> take() && { return std::move(list_); }
 
  private:
   void add(std::string_view name, double size) { list_.push_back({name, bytes(size)}); }
+  void add_input(std::string_view name, double size) { list_.push_back({name, bytes(size), true}); }
   void norm(std::string_view input, std::string_view statistics) {
     add(input, w_.sharded_tokens * w_.hidden * w_.element);
     add(statistics, w_.sharded_tokens * kNormStatistics);
@@ -85,8 +87,9 @@ class SavedTensors {
   }
   void core_attention(double output) {
     add("core attention", core_attention_inside(context_).value);
-    add("attention output", output * w_.element);
-    add("attention output input", copied_operand(context_, output).value);
+    const double copied = copied_operand(context_, output).value;
+    list_.push_back({"attention output", bytes(output * w_.element), copied == 0});
+    add_input("attention output input", copied);
     dropout_mask("attention dropout mask");
   }
   void dropout_mask(std::string_view name) {
@@ -95,7 +98,7 @@ class SavedTensors {
   /// What lies between the two products of an MLP; `elements` are tokens times width.
   void mlp_inside(std::string_view activation, std::string_view fc2, double elements) {
     add(activation, (context_.model.gated_mlp ? 2 : 1) * elements * w_.element);
-    add(fc2, elements * operand_);
+    add_input(fc2, elements * operand_);
   }
 
   const OperatorContext& context_;
@@ -109,7 +112,7 @@ void SavedTensors::attention() {
   const double query = static_cast<double>(model.query_width()) / w_.tp;
   const double kv = static_cast<double>(model.kv_width()) / w_.tp;
   norm("input norm input", "input norm statistics");
-  add("qkv input", linear_input(w_.hidden));
+  add_input("qkv input", linear_input(w_.hidden));
   add("queries, keys, values", w_.tokens * (query + 2 * kv) * w_.element);
   core_attention(w_.tokens * query);
 }
@@ -127,21 +130,21 @@ void SavedTensors::latent_attention() {
   const auto kv_rank = static_cast<double>(mla.kv_rank);
   const double norms = mla.q_rank > 0 ? 2 : 1;
   norm("input norm input", "input norm statistics");
-  add("down projections input", w_.sharded_tokens * w_.hidden * operand_);
+  add_input("down projections input", w_.sharded_tokens * w_.hidden * operand_);
   if (mla.q_rank == 0 && w_.tokens > w_.sharded_tokens &&
       !context_.training.framework.regather_in_backward) {
-    add("q input", linear_input(w_.hidden));
+    add_input("q input", linear_input(w_.hidden));
   }
   add("latents", w_.sharded_tokens * (q_rank + kv_rank) * w_.element);
   add("latent norm statistics", norms * w_.sharded_tokens * kNormStatistics);
-  add("up projections input", linear_input(q_rank + kv_rank));
+  add_input("up projections input", linear_input(q_rank + kv_rank));
   add("queries, keys, values", w_.tokens * heads * (2 * qk_dim + v_dim) * w_.element);
   core_attention(w_.tokens * heads * v_dim);
 }
 
 void SavedTensors::dense_mlp() {
   norm("MLP norm input", "MLP norm statistics");
-  add("fc1 input", linear_input(w_.hidden));
+  add_input("fc1 input", linear_input(w_.hidden));
   mlp_inside("activation input", "fc2 input",
              w_.tokens * static_cast<double>(context_.model.ffn) / w_.tp);
   dropout_mask("MLP dropout mask");
@@ -158,9 +161,9 @@ void SavedTensors::experts() {
       static_cast<double>(moe.expert_ffn) / static_cast<double>(context_.layout.grid.etp);
   const double fp32 = element_size(DataType::fp32).value;
   norm("MLP norm input", "MLP norm statistics");
-  add("router input", w_.sharded_tokens * w_.hidden * w_.element);
+  add_input("router input", w_.sharded_tokens * w_.hidden * w_.element);
   add("router scores", w_.sharded_tokens * static_cast<double>(moe.experts) * fp32);
-  add("expert fc1 input", held * w_.hidden * operand_);
+  add_input("expert fc1 input", held * w_.hidden * operand_);
   mlp_inside("expert activation input", "expert fc2 input", held * width);
   add("expert probabilities", held * fp32);
   if (moe.shared_ffn > 0) {
@@ -168,6 +171,13 @@ void SavedTensors::experts() {
                w_.tokens * static_cast<double>(moe.shared_ffn) / w_.tp);
   }
   dropout_mask("MLP dropout mask");
+}
+
+/// In front of the layer of a multi-token prediction module.
+void SavedTensors::prediction() {
+  norm("embedding norm input", "embedding norm statistics");
+  norm("hidden norm input", "hidden norm statistics");
+  add_input("prediction projection input", linear_input(2 * w_.hidden));
 }
 
 }  // namespace
@@ -216,6 +226,58 @@ Bytes restored_by_recompute(const OperatorContext& context, std::int64_t layer,
   return all_saved(context, layer) - saved_by_layer(context, layer, layer_in_chunk);
 }
 
+namespace {
+
+/// Elements that the linear layers put out on a rank.
+double attention_outputs(const OperatorContext& context) {
+  const Transformer& model = context.model;
+  const Widths w = widths_of(context);
+  const double heads = static_cast<double>(model.heads) / w.tp;
+  const double query = w.tokens * heads * static_cast<double>(model.qk_dim());
+  const double projected = w.tokens * w.hidden;
+  if (!model.mla) {
+    return query + 2 * w.tokens * static_cast<double>(model.kv_width()) / w.tp + projected;
+  }
+  const LatentAttention& mla = *model.mla;
+  const auto latent = static_cast<double>(mla.q_rank + mla.kv_rank + mla.qk_rope_dim);
+  const double key_value = w.tokens * heads * static_cast<double>(mla.qk_nope_dim + mla.v_dim);
+  return w.sharded_tokens * latent + query + key_value + projected;
+}
+
+double mlp_outputs(const OperatorContext& context, std::int64_t layer) {
+  const Widths w = widths_of(context);
+  const double gates = context.model.gated_mlp ? 2 : 1;
+  const auto dense = [&](std::int64_t ffn) {
+    return w.tokens * (gates * static_cast<double>(ffn) / w.tp + w.hidden);
+  };
+  if (!context.model.has_experts(layer)) return dense(context.model.ffn);
+  const MixtureOfExperts& moe = *context.model.moe;
+  const RoutedTokens routed = routed_tokens(context);
+  const auto held = static_cast<double>(routed.per_expert * routed.experts);
+  const double width = static_cast<double>(moe.expert_ffn) / context.layout.grid.etp;
+  return w.sharded_tokens * static_cast<double>(moe.experts) + held * (gates * width + w.hidden) +
+         (moe.shared_ffn > 0 ? dense(moe.shared_ffn) : 0);
+}
+
+}  // namespace
+
+WeightOperands weight_operands(const OperatorContext& context, std::int64_t layer) {
+  WeightOperands out;
+  for (const SavedTensor& tensor : saved_tensors(context, layer)) {
+    if (tensor.linear_input) out.inputs += tensor.size;
+  }
+  out.output_gradients =
+      bytes((attention_outputs(context) + mlp_outputs(context, layer)) * linear_operand(context));
+  return out;
+}
+
+WeightOperands head_weight_operands(const OperatorContext& context) {
+  const Widths w = widths_of(context);
+  const double vocab = static_cast<double>(context.padded_vocab) / w.tp;
+  return {.inputs = bytes(w.sharded_tokens * w.hidden * w.element),
+          .output_gradients = bytes(w.tokens * vocab * w.element)};
+}
+
 /// Logits in the 16-bit type and the fp32 exponents that cross-entropy keeps; the final norm's
 /// input and, gathered or not, its output.
 Bytes saved_by_head(const OperatorContext& context) {
@@ -223,6 +285,45 @@ Bytes saved_by_head(const OperatorContext& context) {
   const double vocab = static_cast<double>(context.padded_vocab) / w.tp;
   const double logits = w.tokens * vocab * (w.element + element_size(DataType::fp32).value);
   return bytes(logits + 2 * w.sharded_tokens * w.hidden * w.element);
+}
+
+namespace {
+
+std::vector<SavedTensor> projection_tensors(const OperatorContext& context) {
+  SavedTensors saved(context);
+  saved.prediction();
+  return std::move(saved).take();
+}
+
+}  // namespace
+
+/// Recomputed in full it keeps its two inputs.
+Bytes saved_by_prediction(const OperatorContext& context, std::int64_t layer_in_chunk) {
+  Bytes sum = saved_by_head(context);
+  if (fully_recomputed(context.training.recompute, layer_in_chunk)) {
+    return sum + 2.0 * layer_input(context);
+  }
+  for (const SavedTensor& tensor : projection_tensors(context)) sum += tensor.size;
+  return sum + saved_by_layer(context, context.model.layers - 1, layer_in_chunk);
+}
+
+Bytes restored_for_prediction(const OperatorContext& context, std::int64_t layer_in_chunk) {
+  Bytes sum = saved_by_head(context) + all_saved(context, context.model.layers - 1);
+  for (const SavedTensor& tensor : projection_tensors(context)) sum += tensor.size;
+  return sum - saved_by_prediction(context, layer_in_chunk);
+}
+
+WeightOperands prediction_weight_operands(const OperatorContext& context) {
+  const WeightOperands layer = weight_operands(context, context.model.layers - 1);
+  const WeightOperands head = head_weight_operands(context);
+  WeightOperands out{.inputs = layer.inputs + head.inputs,
+                     .output_gradients = layer.output_gradients + head.output_gradients};
+  for (const SavedTensor& tensor : projection_tensors(context)) {
+    if (tensor.linear_input) out.inputs += tensor.size;
+  }
+  const Widths w = widths_of(context);
+  out.output_gradients += bytes(w.tokens * w.hidden / w.tp * linear_operand(context));
+  return out;
 }
 
 Bytes saved_by_embedding(const OperatorContext& context) {

@@ -12,7 +12,8 @@ namespace flopcast {
 
 struct SavedTensor {
   std::string_view name;
-  Bytes size;  // on one rank
+  Bytes size;                 // on one rank
+  bool linear_input = false;  // of a product with weights
 };
 
 /// Tensors that the backward pass of a layer needs, one rank, without recompute.
@@ -30,8 +31,25 @@ Bytes saved_by_layer(const OperatorContext& context, std::int64_t layer,
 Bytes restored_by_recompute(const OperatorContext& context, std::int64_t layer,
                             std::int64_t layer_in_chunk);
 
+/// What the weight gradients need if they run apart from the rest of the backward pass: inputs of
+/// the linear layers, which are kept or recomputed anyway, and gradients of their outputs, as large
+/// as what the products read. 14 and 18 sbh for a GPT layer: Qi et al., arXiv 2401.10241, section
+/// 2.2, 32 sbh.
+struct WeightOperands {
+  Bytes inputs;
+  Bytes output_gradients;
+};
+WeightOperands weight_operands(const OperatorContext& context, std::int64_t layer);
+/// Of the output projection, last stage.
+WeightOperands head_weight_operands(const OperatorContext& context);
+
 /// Logits and what cross-entropy keeps of them, last stage.
 Bytes saved_by_head(const OperatorContext& context);
+/// A multi-token prediction module, its head included: what stays from forward to backward, what
+/// recompute brings back, what weight gradients need.
+Bytes saved_by_prediction(const OperatorContext& context, std::int64_t layer_in_chunk);
+Bytes restored_for_prediction(const OperatorContext& context, std::int64_t layer_in_chunk);
+WeightOperands prediction_weight_operands(const OperatorContext& context);
 /// Mask of the embedding dropout, first stage.
 Bytes saved_by_embedding(const OperatorContext& context);
 

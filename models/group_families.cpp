@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "models/pipeline_schedule.h"
+
 namespace flopcast {
 namespace {
 
@@ -99,16 +101,18 @@ class Families {
   explicit Families(const Job& job)
       : job_(job),
         grid_(job.layout.grid),
+        copies_(model_copies(job.layout.schedule)),
         pipelines_(process_groups(job.layout.grid, GroupKind::pp)) {}
 
   std::vector<GroupFamily> build() && {
     if (grid_.tp > 1) add_stage_groups(StepGroup::tensor, GroupKind::tp);
-    if (grid_.dp * grid_.cp > 1) add_stage_groups(StepGroup::data, GroupKind::dp_cp);
+    if (grid_.dp * grid_.cp * copies_ > 1) add_data_groups(StepGroup::data, GroupKind::dp_cp);
     if (grid_.cp > 1) add_stage_groups(StepGroup::context, GroupKind::cp, context_hops());
     if (job_.model.moe) add_experts();
     if (grid_.world() > 1) add_world();
     if (grid_.pp > 1) {
-      if (job_.model.tied_embeddings)
+      const bool copied = job_.model.tied_embeddings || job_.model.mtp_layers > 0;
+      if (copied && placement_of(job_.layout.schedule) != Placement::v)
         add_pairs("embedding", {0, grid_.pp - 1}, {StepGroup::embedding, StepGroup::embedding});
       add_hops();
     }
@@ -130,7 +134,34 @@ class Families {
     if (grid_.ep > 1) add_stage_groups(StepGroup::expert, GroupKind::ep, Hops::direct);
     if (grid_.etp > 1) add_stage_groups(StepGroup::expert_tensor, GroupKind::etp);
     const bool apart = grid_.ep > 1 || grid_.etp != grid_.tp;
-    if (apart && grid_.edp() > 1) add_stage_groups(StepGroup::expert_data, GroupKind::edp);
+    if (apart && grid_.edp() * copies_ > 1) {
+      add_data_groups(StepGroup::expert_data, GroupKind::edp);
+    }
+  }
+
+  /// The two ranks of a pipeline that hold the same stages reduce their gradients together.
+  void add_data_groups(StepGroup slot, GroupKind kind) {
+    const std::size_t first = families_.size();
+    add_stage_groups(slot, kind);
+    if (copies_ == 1) return;
+    const std::size_t half = (families_.size() - first) / 2;
+    for (std::size_t stage = 0; stage < half; ++stage) {
+      GroupFamily& family = families_[first + stage];
+      const GroupFamily& mirrored = families_[first + 2 * half - 1 - stage];
+      std::vector<GpuId> gpus;
+      gpus.reserve(2 * family.gpus.size());
+      for (std::size_t copy = 0; copy < family.copies(); ++copy) {
+        const auto own = family.copy(copy);
+        const auto other = mirrored.copy(copy);
+        gpus.insert(gpus.end(), own.begin(), own.end());
+        gpus.insert(gpus.end(), other.begin(), other.end());
+      }
+      family.gpus = std::move(gpus);
+      family.size *= 2;
+      family.stages.push_back(mirrored.stages.front());
+      family.second_slot = slot;
+    }
+    families_.resize(first + half);
   }
 
   void add_stage_groups(StepGroup slot, GroupKind kind, Hops hops = Hops::ring) {
@@ -161,9 +192,10 @@ class Families {
     families_.push_back(std::move(family));
   }
 
-  /// Between neighbouring stages both ways; the last stage sends to the first under interleaving.
+  /// Between neighbouring ranks both ways; the last sends to the first where chunks make a loop.
   void add_hops() {
-    const int hops = job_.layout.vpp > 1 ? grid_.pp : grid_.pp - 1;
+    const bool loop = job_.layout.vpp > 1 && placement_of(job_.layout.schedule) == Placement::loop;
+    const int hops = loop ? grid_.pp : grid_.pp - 1;
     for (int stage = 0; stage < hops; ++stage) {
       const int next = (stage + 1) % grid_.pp;
       add_hop(stage, next, {StepGroup::forward_next, StepGroup::forward_previous});
@@ -194,6 +226,7 @@ class Families {
 
   const Job& job_;
   const ParallelGrid& grid_;
+  int copies_;  // of the model
   std::vector<std::vector<int>> pipelines_;
   std::vector<GroupFamily> families_;
 };

@@ -24,10 +24,10 @@ enum class StepGroup : std::uint16_t {
   data,               // data and context parallel together: gradients and parameters
   world,              // gradient norm
   embedding,          // first and last stage
-  forward_next,       // this stage to the next
-  forward_previous,   // the previous stage to this
-  backward_previous,  // this stage to the previous
-  backward_next,      // the next stage to this
+  forward_next,       // this rank to the next of its pipeline
+  forward_previous,   // the previous rank to this
+  backward_previous,  // this rank to the previous
+  backward_next,      // the next rank to this
   context,            // ranks that share a sequence
   expert,             // ranks that hold different experts: tokens are exchanged
   expert_tensor,      // ranks that hold parts of the same experts
@@ -47,8 +47,8 @@ enum class Hops : std::uint8_t {
 struct GroupFamily {
   std::string name;
   StepGroup slot{};
-  std::vector<int> stages;  // of its members: one, the two of a pair in order, or all
-  StepGroup second_slot{};  // of the second of a pair
+  std::vector<int> stages;  // of its members: one, two in order, or all
+  StepGroup second_slot{};  // of the second of two
   Hops hops = Hops::ring;
   bool latency_only = false;  // nothing of size travels in it
   std::size_t size = 1;       // members of one copy

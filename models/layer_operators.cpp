@@ -97,10 +97,7 @@ double cross_entropy_elements(const OperatorContext& context, AttentionPass pass
   return (fused ? 3 : 7) * width;
 }
 
-}  // namespace
-
-std::vector<Operator> embedding_forward(const OperatorContext& context) {
-  OperatorList list(context, OperatorPhase::forward);
+void embed(OperatorList& list, const OperatorContext& context) {
   const double hidden = static_cast<double>(context.model.hidden);
   list.memory("embedding", MemoryKernel::embedding, context.tokens(), 2 * hidden);
   list.leave_tensor_region("reduce embedding", list.activation_size(context.model.hidden));
@@ -108,16 +105,74 @@ std::vector<Operator> embedding_forward(const OperatorContext& context) {
     list.memory("embedding dropout", MemoryKernel::elementwise, context.sharded_tokens(),
                 2.5 * hidden);
   }
-  return std::move(list).take();
 }
 
-std::vector<Operator> embedding_backward(const OperatorContext& context) {
-  OperatorList list(context, OperatorPhase::weight_gradient);
+void embed_backward(OperatorList& list, const OperatorContext& context) {
   list.enter_tensor_region("all-gather embedding gradient",
                            list.activation_size(context.model.hidden));
   // Rows are added into the fp32 gradient: one 16-bit read, one fp32 read and write.
   list.memory("embedding gradient", MemoryKernel::embedding, context.tokens(),
               5 * static_cast<double>(context.model.hidden));
+}
+
+void predict(OperatorList& list, const OperatorContext& context) {
+  list.norm_forward("final norm", context.model.hidden);
+  list.enter_tensor_region("all-gather head input", list.activation_size(context.model.hidden));
+  list.gemm("logits", logits_shape(context));
+  list.memory("cross-entropy", MemoryKernel::softmax, context.tokens(),
+              cross_entropy_elements(context, AttentionPass::forward));
+  cross_entropy_reductions(list, context);
+}
+
+void predict_backward(OperatorList& list, const OperatorContext& context) {
+  list.memory("cross-entropy", MemoryKernel::softmax, context.tokens(),
+              cross_entropy_elements(context, AttentionPass::backward));
+  list.column_backward("logits", logits_shape(context));
+  list.norm_backward("final norm", context.model.hidden);
+  list.residual_gradient();
+}
+
+GemmShape prediction_shape(const OperatorContext& context) {
+  const std::int64_t hidden = context.model.hidden;
+  return {.m = context.tokens(), .n = hidden / context.layout.grid.tp, .k = 2 * hidden};
+}
+
+/// Joining both halves reads and writes each; the output is gathered, and every rank goes on with
+/// its part of the sequence.
+void project_prediction(OperatorList& list, const OperatorContext& context) {
+  const std::int64_t hidden = context.model.hidden;
+  embed(list, context);
+  list.norm_forward("embedding norm", hidden);
+  list.norm_forward("hidden norm", hidden);
+  list.memory("join halves", MemoryKernel::elementwise, context.sharded_tokens(),
+              4 * static_cast<double>(hidden));
+  list.column_forward("prediction projection", prediction_shape(context));
+  list.collective("all-gather projection",
+                  {CollectiveKind::all_gather, list.activation_size(hidden)});
+}
+
+void project_prediction_backward(OperatorList& list, const OperatorContext& context) {
+  const std::int64_t hidden = context.model.hidden;
+  list.enter_tensor_region("all-gather projection gradient", list.activation_size(hidden));
+  list.column_backward("prediction projection", prediction_shape(context));
+  list.memory("part halves", MemoryKernel::elementwise, context.sharded_tokens(),
+              4 * static_cast<double>(hidden));
+  list.norm_backward("hidden norm", hidden);
+  list.norm_backward("embedding norm", hidden);
+  embed_backward(list, context);
+}
+
+}  // namespace
+
+std::vector<Operator> embedding_forward(const OperatorContext& context) {
+  OperatorList list(context, OperatorPhase::forward);
+  embed(list, context);
+  return std::move(list).take();
+}
+
+std::vector<Operator> embedding_backward(const OperatorContext& context) {
+  OperatorList list(context, OperatorPhase::weight_gradient);
+  embed_backward(list, context);
   return std::move(list).take();
 }
 
@@ -133,6 +188,18 @@ std::vector<Operator> layer_backward(const OperatorContext& context, std::int64_
   mlp_backward(list, context, layer);
   attention_backward(list, context, layer);
   return std::move(list).take();
+}
+
+BackwardHalves halves_of(const std::vector<Operator>& backward) {
+  BackwardHalves halves;
+  for (Operator op : backward) {
+    auto* const call = std::get_if<GroupCall>(&op.work);
+    const bool gathers = call != nullptr && call->for_weight_gradient;
+    if (gathers) call->beside = false;  // the product beside which it ran is in the other half
+    const bool later = gathers || op.phase == OperatorPhase::weight_gradient;
+    (later ? halves.weight_gradient : halves.input_gradient).push_back(op);
+  }
+  return halves;
 }
 
 bool fully_recomputed(const Recompute& recompute, std::int64_t layer_in_chunk) {
@@ -154,22 +221,46 @@ std::vector<Operator> layer_recompute(const OperatorContext& context, std::int64
 
 std::vector<Operator> head_forward(const OperatorContext& context) {
   OperatorList list(context, OperatorPhase::forward);
-  list.norm_forward("final norm", context.model.hidden);
-  list.enter_tensor_region("all-gather head input", list.activation_size(context.model.hidden));
-  list.gemm("logits", logits_shape(context));
-  list.memory("cross-entropy", MemoryKernel::softmax, context.tokens(),
-              cross_entropy_elements(context, AttentionPass::forward));
-  cross_entropy_reductions(list, context);
+  predict(list, context);
   return std::move(list).take();
 }
 
 std::vector<Operator> head_backward(const OperatorContext& context) {
   OperatorList list(context, OperatorPhase::data_gradient);
-  list.memory("cross-entropy", MemoryKernel::softmax, context.tokens(),
-              cross_entropy_elements(context, AttentionPass::backward));
-  list.column_backward("logits", logits_shape(context));
-  list.norm_backward("final norm", context.model.hidden);
-  list.residual_gradient();
+  predict_backward(list, context);
+  return std::move(list).take();
+}
+
+std::vector<Operator> prediction_forward(const OperatorContext& context) {
+  const std::int64_t last = context.model.layers - 1;
+  OperatorList list(context, OperatorPhase::forward);
+  project_prediction(list, context);
+  attention_forward(list, context, last);
+  mlp_forward(list, context, last);
+  predict(list, context);
+  return std::move(list).take();
+}
+
+std::vector<Operator> prediction_backward(const OperatorContext& context) {
+  const std::int64_t last = context.model.layers - 1;
+  OperatorList list(context, OperatorPhase::data_gradient);
+  predict_backward(list, context);
+  mlp_backward(list, context, last);
+  attention_backward(list, context, last);
+  project_prediction_backward(list, context);
+  return std::move(list).take();
+}
+
+std::vector<Operator> prediction_recompute(const OperatorContext& context,
+                                           std::int64_t layer_in_chunk) {
+  const std::int64_t last = context.model.layers - 1;
+  if (!fully_recomputed(context.training.recompute, layer_in_chunk)) {
+    return layer_recompute(context, last, layer_in_chunk);
+  }
+  OperatorList list(context, OperatorPhase::recompute);
+  project_prediction(list, context);
+  attention_forward(list, context, last);
+  mlp_forward(list, context, last);
   return std::move(list).take();
 }
 

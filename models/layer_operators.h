@@ -35,6 +35,8 @@ struct GroupCall {
   /// All-to-all of routed tokens: copies for one node, or for one rank where all are in one node,
   /// travel as one.
   bool once_per_node = false;
+  /// Nothing but the weight gradient after it needs the result.
+  bool for_weight_gradient = false;
 };
 
 /// Compute goes on only when the collectives of the group that run beside it have ended.
@@ -70,6 +72,15 @@ std::vector<Operator> embedding_backward(const OperatorContext& context);
 std::vector<Operator> layer_forward(const OperatorContext& context, std::int64_t layer);
 /// Without what recompute adds in front of it.
 std::vector<Operator> layer_backward(const OperatorContext& context, std::int64_t layer);
+/// A backward pass whose halves run apart (Qi et al., arXiv 2401.10241, section 2): first what the
+/// stage before waits for, with all that autograd does on the way; later the products for the
+/// weights, in the same order, each with the gather of its input if it has one. Norms, embedding
+/// and attention leave nothing for later.
+struct BackwardHalves {
+  std::vector<Operator> input_gradient;
+  std::vector<Operator> weight_gradient;
+};
+BackwardHalves halves_of(const std::vector<Operator>& backward);
 /// Forward work done again in the backward pass; empty where nothing is recomputed.
 /// `layer_in_chunk` decides under full recompute of a number of layers.
 std::vector<Operator> layer_recompute(const OperatorContext& context, std::int64_t layer,
@@ -77,6 +88,15 @@ std::vector<Operator> layer_recompute(const OperatorContext& context, std::int64
 /// Final norm, logits, cross-entropy.
 std::vector<Operator> head_forward(const OperatorContext& context);
 std::vector<Operator> head_backward(const OperatorContext& context);
+
+/// A multi-token prediction module: embedding of a later token and hidden state, a norm each, their
+/// projection from twice the width, a layer like the last one, and the head once more. Source:
+/// DeepSeek-V3, arXiv 2412.19437, section 2.2; Megatron-LM d98e8a64,
+/// megatron/core/transformer/multi_token_prediction.py, which checkpoints all but the head.
+std::vector<Operator> prediction_forward(const OperatorContext& context);
+std::vector<Operator> prediction_backward(const OperatorContext& context);
+std::vector<Operator> prediction_recompute(const OperatorContext& context,
+                                           std::int64_t layer_in_chunk);
 
 /// Whether full recompute applies to a layer by its place in the chunk.
 bool fully_recomputed(const Recompute& recompute, std::int64_t layer_in_chunk);

@@ -12,11 +12,6 @@ namespace flopcast {
 
 namespace {
 
-bool can_lower(ScheduleKind kind) {
-  return kind == ScheduleKind::gpipe || kind == ScheduleKind::one_f_one_b ||
-         kind == ScheduleKind::interleaved;
-}
-
 std::vector<std::uint64_t> ranks_by_role(const Communicators& communicators) {
   std::vector<std::uint64_t> ranks(communicators.roles.size());
   for (const RankRow& row : communicators.ranks) ranks[row.role] += row.count;
@@ -51,7 +46,6 @@ std::vector<Rank> rank_rows(const Communicators& communicators, Ranks ranks) {
 }  // namespace
 
 std::optional<std::string> lowering_gap(const Job& job) {
-  if (job.model.mtp_layers > 0) return "multi-token prediction is not simulated yet";
   if (job.layout.grid.cp > 1 && job.model.sliding_window > 0) {
     return "context parallelism (cp > 1) of sliding-window attention is not simulated yet";
   }
@@ -62,11 +56,6 @@ std::optional<std::string> lowering_gap(const Job& job) {
   if (job.layout.zero == 2 && job.training.framework.reduces_each_micro_batch) {
     return "ZeRO stage 2 of DeepSpeed, which reduces gradients after every micro-batch, is not "
            "simulated yet";
-  }
-  if (!can_lower(job.layout.schedule)) {
-    return std::string("the ")
-        .append(schedule_name(job.layout.schedule))
-        .append(" schedule is not simulated yet; GPipe, 1F1B and interleaved 1F1B are");
   }
   return std::nullopt;
 }

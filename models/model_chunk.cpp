@@ -8,6 +8,7 @@
 
 #include "models/activation_memory.h"
 #include "models/parameters.h"
+#include "models/pipeline_schedule.h"
 #include "sim/check.h"
 
 namespace flopcast {
@@ -18,8 +19,9 @@ std::int64_t whole_bytes(Bytes size) { return static_cast<std::int64_t>(size.val
 /// Builds layers; equal ones are timed once.
 class LayerBuilder {
  public:
-  LayerBuilder(const OperatorContext& context, const RankGroups& groups, CostTables& tables)
-      : context_(context), groups_(groups), tables_(tables) {}
+  LayerBuilder(const OperatorContext& context, const RankGroups& groups, CostTables& tables,
+               bool splits_backward)
+      : context_(context), groups_(groups), tables_(tables), splits_(splits_backward) {}
 
   ChunkLayer build(std::int64_t layer, std::int64_t in_chunk) {
     const std::tuple key{fully_recomputed(context_.training.recompute, in_chunk), slides(layer),
@@ -28,11 +30,35 @@ class LayerBuilder {
     if (known != made_.end()) return known->second;
     ChunkLayer out{.forward = timed_here(layer_forward(context_, layer)),
                    .recompute = timed_here(layer_recompute(context_, layer, in_chunk)),
-                   .backward = timed_here(layer_backward(context_, layer)),
+                   .backward = {},
                    .saved = whole_bytes(saved_by_layer(context_, layer, in_chunk)),
                    .restored = whole_bytes(restored_by_recompute(context_, layer, in_chunk))};
+    add_backward(out, layer_backward(context_, layer), weight_operands(context_, layer));
     made_.emplace(key, out);
     return out;
+  }
+
+  ChunkLayer build_prediction(std::int64_t in_chunk) {
+    ChunkLayer out{.forward = timed_here(prediction_forward(context_)),
+                   .recompute = timed_here(prediction_recompute(context_, in_chunk)),
+                   .backward = {},
+                   .saved = whole_bytes(saved_by_prediction(context_, in_chunk)),
+                   .restored = whole_bytes(restored_for_prediction(context_, in_chunk))};
+    add_backward(out, prediction_backward(context_), prediction_weight_operands(context_));
+    return out;
+  }
+
+  void build_head(ModelChunk& chunk) {
+    const std::vector<Operator> backward = head_backward(context_);
+    chunk.head_forward = timed_here(head_forward(context_));
+    chunk.head_backward = timed_here(backward);
+    chunk.saved_by_ends += whole_bytes(saved_by_head(context_));
+    if (!splits_) return;
+    const BackwardHalves halves = halves_of(backward);
+    const WeightOperands kept = head_weight_operands(context_);
+    chunk.head_input_gradient = timed_here(halves.input_gradient);
+    chunk.head_weight_gradient = timed_here(halves.weight_gradient);
+    chunk.kept_by_ends = whole_bytes(kept.inputs + kept.output_gradients);
   }
 
   TimedOperators timed_here(const std::vector<Operator>& operators) {
@@ -40,6 +66,16 @@ class LayerBuilder {
   }
 
  private:
+  void add_backward(ChunkLayer& layer, const std::vector<Operator>& backward,
+                    const WeightOperands& kept) {
+    layer.backward = timed_here(backward);
+    if (!splits_) return;
+    const BackwardHalves halves = halves_of(backward);
+    layer.input_gradient = timed_here(halves.input_gradient);
+    layer.weight_gradient = timed_here(halves.weight_gradient);
+    layer.weight_inputs = whole_bytes(kept.inputs);
+    layer.output_gradients = whole_bytes(kept.output_gradients);
+  }
   bool slides(std::int64_t layer) const {
     const Transformer& model = context_.model;
     return model.sliding_window > 0 && layer % std::max<std::int64_t>(model.sliding_every, 1) != 0;
@@ -48,6 +84,7 @@ class LayerBuilder {
   const OperatorContext& context_;
   const RankGroups& groups_;
   CostTables& tables_;
+  bool splits_;
   std::map<std::tuple<bool, bool, bool>, ChunkLayer> made_;
 };
 
@@ -121,6 +158,7 @@ std::int64_t replicated_elements(const Transformer& model, const StageContent& c
     add(layer_parameters(model, content.first_layer + i));
   }
   if (content.head) add(head_parameters(model, vocab));
+  for (std::int64_t i = 0; content.head && i < model.mtp_layers; ++i) add(mtp_parameters(model));
   return sum;
 }
 
@@ -136,8 +174,8 @@ ChunkTensors chunk_tensors(const OperatorContext& context, const StageContent& c
   const ParallelGrid& grid = context.layout.grid;
   ChunkTensors out;
   out.all = rank_tensors(model, content, grid, context.padded_vocab);
-  std::size_t dense =
-      content.embedding ? embedding_parameters(model, context.padded_vocab).size() : 0;
+  const bool embeds = content.embedding || (content.head && model.mtp_layers > 0);
+  std::size_t dense = embeds ? embedding_parameters(model, context.padded_vocab).size() : 0;
   std::size_t expert = 0;
   for (std::int64_t i = 0; i < content.layers; ++i) {
     const StageContent layer{.first_layer = content.first_layer + i, .layers = 1};
@@ -166,6 +204,7 @@ std::vector<ChunkBucket> chunk_buckets(const OperatorContext& context, const Chu
                                        ChunkPlace place, const RankGroups& groups,
                                        CostTables& tables) {
   const ParallelGrid& grid = context.layout.grid;
+  const int copies = model_copies(context.layout.schedule);
   std::vector<ChunkBucket> out;
   const auto timed_buckets = [&](const ReducedTensors& reduced) {
     const GroupId group = groups[static_cast<std::size_t>(reduced.group)];
@@ -173,10 +212,10 @@ std::vector<ChunkBucket> chunk_buckets(const OperatorContext& context, const Chu
     return time_buckets(context, cut_buckets(context, reduced, place), reduced.group, group,
                         tables);
   };
-  out = timed_buckets(
-      {StepGroup::data, static_cast<std::int64_t>(grid.dp) * grid.cp, tensors.all.dense});
-  std::vector<ChunkBucket> experts =
-      timed_buckets({StepGroup::expert_data, grid.edp(), tensors.all.expert});
+  out =
+      timed_buckets({StepGroup::data, std::int64_t{copies} * grid.dp * grid.cp, tensors.all.dense});
+  std::vector<ChunkBucket> experts = timed_buckets(
+      {StepGroup::expert_data, std::int64_t{copies} * grid.edp(), tensors.all.expert});
   place_expert_buckets(experts, tensors);
   out.insert(out.end(), experts.begin(), experts.end());
   std::ranges::stable_sort(out, std::greater{}, &ChunkBucket::first_tensor);
@@ -185,27 +224,40 @@ std::vector<ChunkBucket> chunk_buckets(const OperatorContext& context, const Chu
 
 }  // namespace
 
+namespace {
+
+/// Between the final norm and the output projection, which they use too.
+void add_predictions(ModelChunk& chunk, const ChunkTensors& tensors, LayerBuilder& builder,
+                     const OperatorContext& context) {
+  ChunkLayer module = builder.build_prediction(chunk.content.layers);
+  module.first_tensor = chunk.head_tensor;
+  module.end_tensor = tensors.all.dense.size();
+  chunk.layers.insert(chunk.layers.end(), static_cast<std::size_t>(context.model.mtp_layers),
+                      module);
+  chunk.head_tensor = tensors.all.dense.size() - (context.model.tied_embeddings ? 0 : 1);
+}
+
+}  // namespace
+
 ModelChunk build_chunk(const OperatorContext& context, const StageContent& content,
                        ChunkPlace place, const RankGroups& groups, CostTables& tables) {
   ModelChunk out;
   out.content = content;
-  LayerBuilder layers(context, groups, tables);
+  LayerBuilder layers(context, groups, tables, place.splits_backward);
   const ChunkTensors tensors = chunk_tensors(context, content);
   for (std::int64_t i = 0; i < content.layers; ++i) {
     out.layers.push_back(layers.build(content.first_layer + i, i));
     out.layers.back().first_tensor = tensors.dense_begin[static_cast<std::size_t>(i)];
+    out.layers.back().end_tensor = tensors.dense_begin[static_cast<std::size_t>(i) + 1];
   }
   out.head_tensor = tensors.dense_begin.back();
+  if (content.head && context.model.mtp_layers > 0) add_predictions(out, tensors, layers, context);
   if (content.embedding) {
     out.embedding_forward = layers.timed_here(embedding_forward(context));
     out.embedding_backward = layers.timed_here(embedding_backward(context));
     out.saved_by_ends += whole_bytes(saved_by_embedding(context));
   }
-  if (content.head) {
-    out.head_forward = layers.timed_here(head_forward(context));
-    out.head_backward = layers.timed_here(head_backward(context));
-    out.saved_by_ends += whole_bytes(saved_by_head(context));
-  }
+  if (content.head) layers.build_head(out);
   out.expert_parameters = total_elements(tensors.all.expert);
   out.parameters = total_elements(tensors.all.dense) + out.expert_parameters;
   out.replicated = replicated_elements(context.model, content, context.padded_vocab);

@@ -17,9 +17,15 @@ struct ChunkLayer {
   TimedOperators forward;
   TimedOperators recompute;
   TimedOperators backward;
-  std::int64_t saved = 0;        // bytes from forward to backward of a micro-batch
-  std::int64_t restored = 0;     // bytes that recompute brings back meanwhile
+  TimedOperators input_gradient{};  // the halves of backward, where the schedule has any
+  TimedOperators weight_gradient{};
+  std::int64_t saved = 0;     // bytes from forward to backward of a micro-batch
+  std::int64_t restored = 0;  // bytes that recompute brings back meanwhile
+  // Bytes that stay from one half to the other: of those above, and of gradients.
+  std::int64_t weight_inputs = 0;
+  std::int64_t output_gradients = 0;
   std::size_t first_tensor = 0;  // in registration order of the dense tensors
+  std::size_t end_tensor = 0;    // the forward pass needs none from here on
 };
 
 struct ChunkBucket {
@@ -31,12 +37,15 @@ struct ChunkBucket {
 
 struct ModelChunk {
   StageContent content;
-  std::vector<ChunkLayer> layers;
+  std::vector<ChunkLayer> layers;  // and multi-token prediction modules
   TimedOperators embedding_forward;
   TimedOperators embedding_backward;
   TimedOperators head_forward;
   TimedOperators head_backward;
+  TimedOperators head_input_gradient;
+  TimedOperators head_weight_gradient;
   std::int64_t saved_by_ends = 0;      // bytes: logits, masks
+  std::int64_t kept_by_ends = 0;       // bytes from one half of the backward to the other
   std::int64_t parameters = 0;         // elements on one rank
   std::int64_t expert_parameters = 0;  // of them reduced over the experts' own data group
   std::int64_t replicated = 0;         // of them on every tensor-parallel rank
@@ -46,10 +55,11 @@ struct ModelChunk {
 };
 
 /// Which chunk of which rank: Megatron cuts the gradients of the first chunk of the first stage
-/// only.
+/// only. Two copies of a stage are cut alike.
 struct ChunkPlace {
   int chunk = 0;
   int pipeline_rank = 0;
+  bool splits_backward = false;
 };
 
 /// Without data parallelism there are no buckets to reduce.

@@ -47,6 +47,13 @@ void OperatorList::enter_tensor_region(std::string_view name, Bytes size, bool b
   collective(name, {CollectiveKind::all_gather, size, beside});
 }
 
+/// For the weight gradient only.
+void OperatorList::regather(std::string_view name, Bytes size, bool beside) {
+  GroupCall call{CollectiveKind::all_gather, size, beside};
+  call.for_weight_gradient = true;
+  collective(name, call);
+}
+
 void OperatorList::leave_tensor_region(std::string_view name, Bytes size, bool beside) {
   collective(name, {reduction(), size, beside});
 }
@@ -97,13 +104,13 @@ void OperatorList::wgrad(std::string_view name, GemmShape forward) {
 }
 
 void OperatorList::column_backward(std::string_view name, GemmShape forward) {
-  const bool regather =
+  const bool gathers =
       context_.layout.sequence_parallel && context_.training.framework.regather_in_backward;
   const bool hide = context_.training.framework.overlap_tensor_regather;
   const Bytes input = activation_size(forward.k);
-  if (regather) enter_tensor_region("all-gather input again", input, hide);
+  if (gathers) regather("all-gather input again", input, hide);
   dgrad(name, forward);
-  if (regather && hide) join();
+  if (gathers && hide) join();
   leave_tensor_region("reduce input gradient", input, true);
   wgrad(name, forward);
   join();

@@ -70,6 +70,7 @@ class OperatorList {
                                              : CollectiveKind::all_reduce;
   }
   int ranks_of(StepGroup group) const;
+  void regather(std::string_view name, Bytes size, bool beside);
   void dgrad(std::string_view name, GemmShape forward);
 
   const OperatorContext& context_;

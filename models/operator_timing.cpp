@@ -144,8 +144,11 @@ TimedOperators timed(const std::vector<Operator>& operators, const OperatorConte
           call->once_per_node ? merged_copies(*context.model.moe, tables.shape_of(group)) : 1;
       const TransferId transfer = tables.transfer(call->kind, part * call->size, group, charged);
       if (!call->beside) device += tables.solo_time(transfer);
-      out.items.push_back({call->beside ? Kind::beside : Kind::collective, index_of(transfer),
-                           charged, label, call->group});
+      const bool exchanges =
+          call->kind == CollectiveKind::all_to_all && call->group == StepGroup::expert;
+      const Kind waiting = exchanges ? Kind::exchange : Kind::collective;
+      out.items.push_back(
+          {call->beside ? Kind::beside : waiting, index_of(transfer), charged, label, call->group});
     } else if (const auto* join = std::get_if<Join>(&op.work)) {
       out.items.push_back({Kind::join, 0, category_of(join->group), label, join->group});
     }
@@ -161,27 +164,81 @@ TimedOperators timed(const std::vector<Operator>& operators, const OperatorConte
   return out;
 }
 
-void append(ProgramBuilder& program, const TimedOperators& work) {
-  using Kind = TimedOperators::Item::Kind;
-  constexpr std::size_t compute = index_of(StepStream::compute);
-  for (const TimedOperators::Item& item : work.items) {
-    const std::size_t stream = stream_of(item.category);
-    const auto slot = static_cast<std::uint16_t>(item.group);
-    const CategoryId category = id_of(item.category);
-    switch (item.kind) {
-      case Kind::kernel: program.compute(compute, KernelId{item.row}, category, item.label); break;
-      case Kind::collective:
-        program.order(compute, stream);
-        program.collective(stream, slot, TransferId{item.row}, category, item.label);
-        program.order(stream, compute);
-        break;
-      case Kind::beside:
-        program.order(compute, stream);
-        program.collective(stream, slot, TransferId{item.row}, category, item.label);
-        break;
-      case Kind::join: program.order(stream, compute); break;
+namespace {
+
+using Item = TimedOperators::Item;
+constexpr std::size_t kComputeStream = index_of(StepStream::compute);
+
+void start(ProgramBuilder& program, const Item& item) {
+  const std::size_t stream = stream_of(item.category);
+  program.order(kComputeStream, stream);
+  program.collective(stream, static_cast<std::uint16_t>(item.group), TransferId{item.row},
+                     id_of(item.category), item.label);
+}
+
+void append(ProgramBuilder& program, const Item& item) {
+  const std::size_t stream = stream_of(item.category);
+  switch (item.kind) {
+    case Item::Kind::kernel:
+      program.compute(kComputeStream, KernelId{item.row}, id_of(item.category), item.label);
+      break;
+    case Item::Kind::collective:
+    case Item::Kind::exchange:
+      start(program, item);
+      program.order(stream, kComputeStream);
+      break;
+    case Item::Kind::beside: start(program, item); break;
+    case Item::Kind::join: program.order(stream, kComputeStream); break;
+  }
+}
+
+/// One of two stretches that take turns on the compute stream.
+class Turns {
+ public:
+  explicit Turns(const TimedOperators& work) : next_(work.items.begin()), end_(work.items.end()) {}
+
+  bool done() const { return next_ == end_; }
+
+  /// Up to the next exchange, which goes on when the turn is over.
+  void take(ProgramBuilder& program) {
+    if (exchanged_) program.wait(kComputeStream, *std::exchange(exchanged_, std::nullopt));
+    for (; next_ != end_; ++next_) {
+      if (next_->kind != Item::Kind::exchange) {
+        append(program, *next_);
+        continue;
+      }
+      start(program, *next_);
+      exchanged_ = program.record(stream_of(next_->category));
+      ++next_;
+      return;
     }
   }
+  /// Waits for an exchange that ends the stretch.
+  void finish(ProgramBuilder& program) {
+    if (exchanged_) program.wait(kComputeStream, *exchanged_);
+  }
+
+ private:
+  std::vector<Item>::const_iterator next_;
+  std::vector<Item>::const_iterator end_;
+  std::optional<EventId> exchanged_;
+};
+
+}  // namespace
+
+void append(ProgramBuilder& program, const TimedOperators& work) {
+  for (const Item& item : work.items) append(program, item);
+}
+
+void append_beside(ProgramBuilder& program, const TimedOperators& first,
+                   const TimedOperators& second) {
+  std::array turns{Turns(first), Turns(second)};
+  while (!turns[0].done() || !turns[1].done()) {
+    for (Turns& turn : turns) {
+      if (!turn.done()) turn.take(program);
+    }
+  }
+  for (Turns& turn : turns) turn.finish(program);
 }
 
 }  // namespace flopcast

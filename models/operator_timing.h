@@ -78,7 +78,8 @@ class CostTables {
 /// A stretch of one rank's work, ready to append: compute and the collectives inside it in order.
 struct TimedOperators {
   struct Item {
-    enum class Kind : std::uint8_t { kernel, collective, beside, join } kind;
+    // exchange: a collective that sends tokens to experts or back
+    enum class Kind : std::uint8_t { kernel, collective, exchange, beside, join } kind;
     std::uint32_t row = 0;  // KernelId or TransferId
     StepCategory category{};
     LabelId label{};
@@ -94,5 +95,15 @@ TimedOperators timed(const std::vector<Operator>& operators, const OperatorConte
                      const RankGroups& groups, CostTables& tables);
 
 void append(ProgramBuilder& program, const TimedOperators& work);
+
+/// Two independent stretches beside each other: whenever one exchanges tokens the other computes
+/// on, up to its own next exchange. Which hides all four exchanges of a layer's backward, first
+/// here, and another's forward:
+///   compute   back to experts | attention | experts, both gradients | experts  | attention
+///   exchange                    gradients   tokens                    gradients  tokens
+///   of        backward          forward     backward                  forward    backward
+/// Source: DeepSeek-V3, arXiv 2412.19437, section 3.2.1 and figure 4.
+void append_beside(ProgramBuilder& program, const TimedOperators& first,
+                   const TimedOperators& second);
 
 }  // namespace flopcast

@@ -64,6 +64,10 @@ std::string_view schedule_name(ScheduleKind kind) { return row_of(kind).name; }
 
 Placement placement_of(ScheduleKind kind) { return row_of(kind).placement; }
 
+int model_copies(ScheduleKind kind) {
+  return placement_of(kind) == Placement::bidirectional ? 2 : 1;
+}
+
 ChunkRange chunk_range(ScheduleKind kind) { return row_of(kind).chunks; }
 
 int stage_count(const PipelineShape& shape) {

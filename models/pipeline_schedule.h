@@ -53,6 +53,10 @@ enum class Placement : std::uint8_t {
 
 Placement placement_of(ScheduleKind kind);
 
+/// How often a pipeline holds the parameters: each stage of a bidirectional one lies on two ranks,
+/// which share its gradients.
+int model_copies(ScheduleKind kind);
+
 /// How many chunks per rank a schedule takes.
 struct ChunkRange {
   int least = 1;

@@ -1,11 +1,13 @@
 #pragma once
 
 // The builder behind stage_program(): private to the files that append its parts, which are
-// stage_program.cpp (schedule, begin and end of the step) and stage_data_parallel.cpp (gathers and
-// reductions over the data-parallel groups).
+// stage_program.cpp (schedule, begin and end of the step), stage_passes.cpp (the passes and what
+// goes from stage to stage) and stage_data_parallel.cpp (gathers and reductions over the
+// data-parallel groups).
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -35,12 +37,28 @@ class StageBuilder {
 
  private:
   // One pass of the schedule.
+  void run(const ScheduleOp& op);
   void forward(const ScheduleOp& op);
   void backward(const ScheduleOp& op);
-  void backward_layer(const ModelChunk& chunk, std::size_t layer);
+  void input_gradient(const ScheduleOp& op);
+  void weight_gradient(const ScheduleOp& op);
+  void overlapped(const ScheduleOp& op);
+
+  // Parts of passes.
+  void begin_forward(int chunk);
+  void enter_layer(int chunk, std::size_t layer);
+  void end_forward(int chunk);
+  void begin_backward(int chunk);
+  void recompute_layer(int chunk, std::size_t layer);
+  void leave_layer(int chunk, std::size_t layer);
+  void end_backward(int chunk);
   void work(const TimedOperators& operators);
+  void count(const TimedOperators& operators);
 
   // Between stages.
+  bool goes_up(const ScheduleOp& op) const;
+  std::optional<StagePlace> source_of(const ScheduleOp& op) const;
+  std::optional<StagePlace> target_of(const ScheduleOp& op) const;
   void receive(const ScheduleOp& op);
   void send(const ScheduleOp& op);
 
@@ -62,8 +80,20 @@ class StageBuilder {
 
   const ParallelGrid& grid() const { return inputs_.job.layout.grid; }
   const Training& training() const { return inputs_.job.training; }
-  int stage_of(int chunk) const { return chunk * grid().pp + rank_; }
-  int last_stage() const { return grid().pp * inputs_.job.layout.vpp - 1; }
+  const ModelChunk& chunk_at(int chunk) const { return chunks_[static_cast<std::size_t>(chunk)]; }
+  StagePlace place(int chunk) const { return {.rank = rank_, .chunk = chunk}; }
+  int stage_of(int chunk) const { return flopcast::stage_of(pipeline_, place(chunk)); }
+  std::vector<int> chunks_by_stage() const;
+  ScheduleKind schedule() const { return inputs_.job.layout.schedule; }
+  /// One chunk per rank and whole backward passes, as in Megatron's schedule without interleaving.
+  bool plain_schedule() const {
+    return schedule() == ScheduleKind::gpipe || schedule() == ScheduleKind::one_f_one_b;
+  }
+  int copies() const { return model_copies(schedule()); }
+  /// Whether the pass that is being appended completes the gradients of the chunk.
+  bool completes(int chunk) const {
+    return last_backward_[static_cast<std::size_t>(chunk)] == backward_index_;
+  }
   /// Whether any gradient is reduced: experts may be copied where nothing else is.
   bool reduces() const {
     return group(StepGroup::data) != kNoGroup || group(StepGroup::expert_data) != kNoGroup;
@@ -77,11 +107,11 @@ class StageBuilder {
     const auto experts = static_cast<double>(expert_parameters_);
     const double dense = static_cast<double>(parameters_) - experts;
     if (inputs_.job.layout.zero == 0) return dense + experts;
-    return dense / (grid().dp * grid().cp) + experts / grid().edp();
+    return dense / (copies() * grid().dp * grid().cp) + experts / (copies() * grid().edp());
   }
   GroupId group(StepGroup slot) const { return role_.groups[static_cast<std::size_t>(slot)]; }
   std::uint32_t tag(const ScheduleOp& op, int receiving_stage) const {
-    const auto stages = static_cast<std::uint32_t>(last_stage() + 1);
+    const auto stages = static_cast<std::uint32_t>(stage_count(pipeline_));
     return static_cast<std::uint32_t>(op.micro_batch) * stages +
            static_cast<std::uint32_t>(receiving_stage);
   }
@@ -109,12 +139,14 @@ class StageBuilder {
   const StageInputs& inputs_;
   const RankRole& role_;
   int rank_;  // pipeline rank
+  PipelineShape pipeline_;
   CostTables& tables_;
   OperatorContext context_;
   ProgramBuilder program_;
   std::vector<ModelChunk> chunks_;
   std::vector<std::size_t> reduced_;          // buckets of each chunk already under way
-  std::vector<std::size_t> last_backward_;    // index among backward passes, by chunk
+  std::vector<std::size_t> last_backward_;    // index among passes with weight gradients, by chunk
+  std::size_t backward_index_ = 0;            // of the pass that is being appended, among them
   std::vector<bool> gradients_held_;          // by chunk, under ZeRO-2
   std::vector<std::vector<Gather>> gathers_;  // by chunk, in forward order
   std::vector<std::size_t> awaited_;          // of them, by chunk

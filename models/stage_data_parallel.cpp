@@ -7,7 +7,8 @@ namespace flopcast {
 /// Parameters come back from the optimizer's shards in forward order, one bucket after another.
 void StageBuilder::gather_parameters() {
   const LabelId label = tables_.label("gather parameters");
-  for (std::size_t c = 0; c < chunks_.size(); ++c) {
+  for (const int chunk : chunks_by_stage()) {
+    const auto c = static_cast<std::size_t>(chunk);
     const std::vector<ChunkBucket>& buckets = chunks_[c].buckets;
     for (auto bucket = buckets.rbegin(); bucket != buckets.rend(); ++bucket) {
       program_.collective(kData, slot_of(bucket->group), bucket->gather,
@@ -35,9 +36,9 @@ void StageBuilder::await_parameters(int chunk, std::size_t end_tensor) {
 /// bubble.
 void StageBuilder::reduce_completed(int chunk, std::size_t completed_tensor) {
   const auto c = static_cast<std::size_t>(chunk);
-  if (!reduces() || !training().overlap_grad_reduce) return;
+  if (!reduces() || !training().overlap_grad_reduce || copies() > 1) return;
   if (grid().pp > 1 && training().framework.align_grad_reduce &&
-      (inputs_.job.layout.vpp > 1 || rank_ != 0)) {
+      (!plain_schedule() || rank_ != 0)) {
     return;
   }
   const std::vector<ChunkBucket>& buckets = chunks_[c].buckets;
@@ -75,14 +76,15 @@ void StageBuilder::free_reduced(int chunk) {
   gradients_held_[c] = false;
 }
 
-/// Interleaved: a chunk is reduced `rank` backward passes after its last one, so that all ranks
-/// start together. Source: Megatron-LM d98e8a64, pipeline_parallel/schedules.py,
-/// grad_sync_virtual_microbatch_id.
+/// A chunk is reduced after its last weight gradient; interleaved, `rank` backward passes later, so
+/// that all ranks start together. Source: Megatron-LM d98e8a64, pipeline_parallel/schedules.py,
+/// grad_sync_virtual_microbatch_id. Two copies of a stage wait for each other, to the end of both.
 void StageBuilder::reduce_aligned(std::size_t backward_index) {
   if (!reduces() || !training().overlap_grad_reduce) return;
-  if (inputs_.job.layout.vpp == 1) return;
-  const std::size_t shift =
-      training().framework.align_grad_reduce ? static_cast<std::size_t>(rank_) : 0;
+  if (plain_schedule() || copies() > 1) return;
+  const bool shifted =
+      schedule() == ScheduleKind::interleaved && training().framework.align_grad_reduce;
+  const std::size_t shift = shifted ? static_cast<std::size_t>(rank_) : 0;
   for (std::size_t c = 0; c < chunks_.size(); ++c) {
     if (backward_index == last_backward_[c] + shift) reduce_rest(static_cast<int>(c));
   }

@@ -1,6 +1,7 @@
 #include "models/stage_program.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -10,18 +11,42 @@
 
 namespace flopcast {
 
+namespace {
+
+/// The chunk whose weight gradients a pass adds up.
+std::optional<int> weights_of(const ScheduleOp& op) {
+  switch (op.pass) {
+    case Pass::forward:
+    case Pass::input_gradient: return std::nullopt;
+    case Pass::backward:
+    case Pass::weight_gradient: return op.chunk;
+    case Pass::overlapped: return op.beside_chunk;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 StageBuilder::StageBuilder(const StageInputs& inputs, const RankRole& role, CostTables& tables)
     : inputs_(inputs),
       role_(role),
       rank_(role.stage),
+      pipeline_{placement_of(inputs.job.layout.schedule), inputs.job.layout.grid.pp,
+                inputs.job.layout.vpp},
       tables_(tables),
       context_{inputs.job.model, inputs.job.layout, inputs.job.training, inputs.padded_vocab},
       program_(kStepStreamNames.size()) {
   const auto count = static_cast<std::size_t>(inputs.job.layout.vpp);
+  const std::vector<ScheduleOp>& ops = inputs.schedule[static_cast<std::size_t>(rank_)];
+  const bool splits = std::ranges::any_of(
+      ops, [](const ScheduleOp& op) { return op.pass == Pass::weight_gradient; });
   for (std::size_t c = 0; c < count; ++c) {
     const int chunk = static_cast<int>(c);
-    const StageContent& content = inputs.stages[static_cast<std::size_t>(stage_of(chunk))];
-    chunks_.push_back(build_chunk(context_, content, {chunk, rank_}, role_.groups, tables));
+    const int stage = stage_of(chunk);
+    ChunkPlace where{chunk, rank_, splits};
+    if (copies() > 1) where = {0, stage, splits};
+    const StageContent& content = inputs.stages[static_cast<std::size_t>(stage)];
+    chunks_.push_back(build_chunk(context_, content, where, role_.groups, tables));
     parameters_ += chunks_.back().parameters;
     expert_parameters_ += chunks_.back().expert_parameters;
   }
@@ -31,22 +56,19 @@ StageBuilder::StageBuilder(const StageInputs& inputs, const RankRole& role, Cost
   gathers_.resize(count);
   awaited_.assign(count, 0);
   std::size_t backward = 0;
-  for (const ScheduleOp& op : inputs.schedule[static_cast<std::size_t>(rank_)]) {
-    if (op.pass == Pass::backward) last_backward_[static_cast<std::size_t>(op.chunk)] = backward++;
+  for (const ScheduleOp& op : ops) {
+    if (const auto chunk = weights_of(op)) {
+      last_backward_[static_cast<std::size_t>(*chunk)] = backward++;
+    }
   }
 }
 
 StageProgram StageBuilder::build() && {
   allocate_states();
   if (sharded() && training().overlap_param_gather) gather_parameters();
-  std::size_t backward_index = 0;
   for (const ScheduleOp& op : inputs_.schedule[static_cast<std::size_t>(rank_)]) {
-    if (op.pass == Pass::forward) {
-      forward(op);
-    } else {
-      backward(op);
-      reduce_aligned(backward_index++);
-    }
+    run(op);
+    if (weights_of(op)) reduce_aligned(backward_index_++);
   }
   finish_gradients();
   optimize();
@@ -55,89 +77,12 @@ StageProgram StageBuilder::build() && {
   return std::move(out_);
 }
 
-void StageBuilder::work(const TimedOperators& operators) {
-  append(program_, operators);
-  out_.executed += operators.executed;
-  out_.recomputed += operators.recomputed;
-}
-
-void StageBuilder::forward(const ScheduleOp& op) {
-  const ModelChunk& chunk = chunks_[static_cast<std::size_t>(op.chunk)];
-  receive(op);
-  if (chunk.saved_by_ends > 0) hold(MemoryPool::activations, chunk.saved_by_ends);
-  if (chunk.content.embedding) {
-    await_parameters(op.chunk,
-                     chunk.layers.empty() ? chunk.head_tensor : chunk.layers[0].first_tensor);
-    work(chunk.embedding_forward);
-  }
-  for (std::size_t i = 0; i < chunk.layers.size(); ++i) {
-    const bool last = i + 1 == chunk.layers.size();
-    await_parameters(op.chunk, last ? chunk.head_tensor : chunk.layers[i + 1].first_tensor);
-    hold(MemoryPool::activations, chunk.layers[i].saved);
-    work(chunk.layers[i].forward);
-  }
-  if (chunk.content.head) {
-    await_parameters(op.chunk, kAllTensors);
-    work(chunk.head_forward);
-  }
-  send(op);
-}
-
-void StageBuilder::backward_layer(const ModelChunk& chunk, std::size_t layer) {
-  const ChunkLayer& row = chunk.layers[layer];
-  if (row.restored > 0) hold(MemoryPool::activations, row.restored);
-  work(row.recompute);
-  work(row.backward);
-  free(MemoryPool::activations, row.saved + row.restored);
-}
-
-void StageBuilder::backward(const ScheduleOp& op) {
-  const auto c = static_cast<std::size_t>(op.chunk);
-  const ModelChunk& chunk = chunks_[c];
-  const bool last =
-      op.micro_batch ==
-      static_cast<std::int32_t>(micro_batches(inputs_.job.layout, training().batch)) - 1;
-  receive(op);
-  hold_gradients(op.chunk);
-  if (chunk.content.head) work(chunk.head_backward);
-  if (last) reduce_completed(op.chunk, chunk.head_tensor);
-  for (std::size_t layer = chunk.layers.size(); layer-- > 0;) {
-    backward_layer(chunk, layer);
-    if (last) reduce_completed(op.chunk, chunk.layers[layer].first_tensor);
-  }
-  if (chunk.content.embedding) work(chunk.embedding_backward);
-  if (last) reduce_completed(op.chunk, 0);
-  if (chunk.saved_by_ends > 0) free(MemoryPool::activations, chunk.saved_by_ends);
-  send(op);
-}
-
-void StageBuilder::receive(const ScheduleOp& op) {
-  const int stage = stage_of(op.chunk);
-  const bool forward = op.pass == Pass::forward;
-  if (stage == (forward ? 0 : last_stage())) return;
-  const std::size_t stream = forward ? kForwardRecv : kBackwardRecv;
-  const StepGroup from = forward ? StepGroup::forward_previous : StepGroup::backward_next;
-  program_.recv(stream, slot_of(from), tag(op, stage), id_of(StepCategory::pipeline),
-                tables_.label(forward ? "receive activation" : "receive gradient"));
-  program_.order(stream, kCompute);
-}
-
-/// Blocking frameworks and the schedule without interleaving wait for their sends: Megatron-LM
-/// d98e8a64, pipeline_parallel/p2p_communication.py, `wait_on_reqs` unless overlap_p2p_comm.
-void StageBuilder::send(const ScheduleOp& op) {
-  const int stage = stage_of(op.chunk);
-  const bool forward = op.pass == Pass::forward;
-  if (stage == (forward ? last_stage() : 0)) return;
-  const std::size_t stream = forward ? kForwardSend : kBackwardSend;
-  const StepGroup to = forward ? StepGroup::forward_next : StepGroup::backward_previous;
-  const TransferId transfer = tables_.transfer(
-      CollectiveKind::send_recv, pipeline_hop_size(context_), group(to), StepCategory::pipeline);
-  program_.order(kCompute, stream);
-  program_.send(stream, slot_of(to), tag(op, forward ? stage + 1 : stage - 1), transfer,
-                id_of(StepCategory::pipeline),
-                tables_.label(forward ? "send activation" : "send gradient"));
-  const bool beside = inputs_.job.layout.vpp > 1 && training().overlap_p2p;
-  if (!beside || training().framework.blocking_p2p) program_.order(stream, kCompute);
+/// Two ranks that hold the same stages reduce and gather them in the same order.
+std::vector<int> StageBuilder::chunks_by_stage() const {
+  std::vector<int> chunks(chunks_.size());
+  std::iota(chunks.begin(), chunks.end(), 0);
+  std::ranges::sort(chunks, {}, [this](int chunk) { return stage_of(chunk); });
+  return chunks;
 }
 
 void StageBuilder::allocate_states() {
@@ -171,6 +116,7 @@ double StageBuilder::routed_elements() const {
     for (std::int64_t i = 0; i < content.layers; ++i) {
       experts |= model.has_experts(content.first_layer + i);
     }
+    experts |= content.head && model.mtp_layers > 0 && model.has_experts(model.layers - 1);
   }
   if (!experts) return 0;
   const RoutedTokens tokens = routed_tokens(context_);
@@ -191,7 +137,7 @@ void StageBuilder::blocking(StepGroup slot, CollectiveKind kind, Bytes size,
 /// gradients of norms under sequence parallelism, then the tied embedding.
 void StageBuilder::finish_gradients() {
   if (reduces()) {
-    for (std::size_t c = 0; c < chunks_.size(); ++c) reduce_rest(static_cast<int>(c));
+    for (const int chunk : chunks_by_stage()) reduce_rest(chunk);
     program_.order(kData, kCompute);
   }
   const Bytes gradient = element_size(training().gradient_dtype);
@@ -205,7 +151,7 @@ void StageBuilder::finish_gradients() {
     blocking(StepGroup::tensor, CollectiveKind::all_reduce,
              static_cast<double>(replicated) * gradient, "reduce norm gradients");
   }
-  if (tied > 0 && grid().pp > 1) {
+  if (tied > 0 && group(StepGroup::embedding) != kNoGroup) {
     blocking(StepGroup::embedding, CollectiveKind::all_reduce, static_cast<double>(tied) * gradient,
              "reduce tied embedding");
   }

@@ -181,16 +181,21 @@ StageMemory stage_memory(const MemoryPeak& peak, int stage) {
           .margin = kContextMargin + kFragmentation * activations};
 }
 
-void fill_memory(StepReport& report, const Plan& plan, const Result& result, int stages) {
-  report.memory.resize(static_cast<std::size_t>(stages));
+void fill_memory(StepReport& report, const Plan& plan, const Result& result, const Layout& layout) {
+  const PipelineShape pipeline{placement_of(layout.schedule), layout.grid.pp, layout.vpp};
+  report.memory.resize(static_cast<std::size_t>(layout.grid.pp));
   for (std::size_t row = 0; row < result.ranks.size(); ++row) {
     const int stage = plan.stage_of[index_of(plan.workload.ranks[row].program)];
     const StageMemory memory = stage_memory(result.ranks[row].memory, stage);
     StageMemory& fullest = report.memory[static_cast<std::size_t>(stage)];
     if (memory.reserved() > fullest.reserved()) fullest = memory;
   }
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    report.memory[s % report.memory.size()].layers += plan.stages[s].layers;
+  for (int rank = 0; rank < layout.grid.pp; ++rank) {
+    for (int chunk = 0; chunk < layout.vpp; ++chunk) {
+      const int stage = stage_of(pipeline, {.rank = rank, .chunk = chunk});
+      report.memory[static_cast<std::size_t>(rank)].layers +=
+          plan.stages[static_cast<std::size_t>(stage)].layers;
+    }
   }
   const auto fullest = std::ranges::max_element(
       report.memory,
@@ -228,7 +233,7 @@ StepReport step_report(const Job& job, const Cluster& cluster, const Plan& plan,
   report.breakdown = breakdown(plan, means);
   report.communication = communication(plan, means);
   report.device_memory = gpu.memory;
-  fill_memory(report, plan, result, job.layout.grid.pp);
+  fill_memory(report, plan, result, job.layout);
 
   report.simulated_ranks = result.ranks.size();
   for (const Rank& rank : plan.workload.ranks) report.represented_ranks += rank.count;

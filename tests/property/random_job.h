@@ -2,11 +2,13 @@
 
 // Random small training jobs that the frameworks would accept.
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
 #include "generator.h"
 #include "models/lower.h"
+#include "models/pipeline_schedule.h"
 #include "topology/cluster.h"
 
 namespace flopcast::test {
@@ -70,13 +72,10 @@ inline Layout random_layout(Generator& random) {
       random, std::array{ContextKind::ring, ContextKind::all_gather, ContextKind::all_to_all});
   layout.sequence_parallel = random.chance(0.5);
   layout.zero = random.chance(0.5) ? 1 : 0;
-  switch (random.below(3)) {
-    case 0: layout.schedule = ScheduleKind::gpipe; break;
-    case 1: layout.schedule = ScheduleKind::one_f_one_b; break;
-    default:
-      layout.schedule = ScheduleKind::interleaved;
-      layout.vpp = one_of(random, std::array{2, 3});
-  }
+  constexpr auto kLast = static_cast<std::uint64_t>(ScheduleKind::dualpipe_v);
+  layout.schedule = static_cast<ScheduleKind>(random.below(kLast + 1));
+  const ChunkRange chunks = chunk_range(layout.schedule);
+  layout.vpp = std::min(chunks.most, chunks.least + (random.chance(0.3) ? 1 : 0));
   return layout;
 }
 

@@ -91,8 +91,9 @@ void check_reduced_bytes(const RandomJob& c, const RankSummary& rank) {
   const double held = static_cast<double>(rank.memory.pool_peak[row(MemoryPool::gradients)]);
   const bool scatters = c.job.layout.zero > 0 && !c.job.training.framework.zero_all_reduces;
   const auto ring = [scatters](int ranks) { return (scatters ? 1 : 2) * (ranks - 1.0) / ranks; };
-  const double dense = ring(grid.dp * grid.cp);
-  const double experts = experts_apart(c.job) ? ring(grid.edp()) : dense;
+  const int copies = model_copies(c.job.layout.schedule);
+  const double dense = ring(copies * grid.dp * grid.cp);
+  const double experts = experts_apart(c.job) ? ring(copies * grid.edp()) : dense;
   const double sent = rank.bytes_by_category[row(StepCategory::gradient)];
   REQUIRE(sent >= std::min(dense, experts) * held * (1 - 1e-12));
   // At most 63 elements before each tensor and lcm(3, 128) - 1 at the end of each bucket.
@@ -119,13 +120,27 @@ double routed_bytes(const Job& job, const Plan& plan) {
          static_cast<double>(micro_batches(job.layout, job.training.batch));
 }
 
+/// Between stages that lie on different ranks.
+int hops_of(const Layout& layout) {
+  const PipelineShape pipeline{placement_of(layout.schedule), layout.grid.pp, layout.vpp};
+  int hops = 0;
+  StagePlace place{};
+  while (const auto next = next_place(pipeline, place)) {
+    hops += next->rank == place.rank ? 0 : 1;
+    place = *next;
+  }
+  return hops;
+}
+
 /// A dimension of size one sends nothing; stages pass each micro-batch on once each way.
 void check_bytes(const RandomJob& c, const Plan& plan, const Result& result) {
   const ParallelGrid& grid = c.job.layout.grid;
   const auto calls = [](const RankSummary& rank, StepCategory category) {
     return rank.ops_by_category[row(category)];
   };
-  const bool reduces = grid.dp * grid.cp > 1 || (experts_apart(c.job) && grid.edp() > 1);
+  const int copies = model_copies(c.job.layout.schedule);
+  const bool reduces =
+      copies * grid.dp * grid.cp > 1 || (experts_apart(c.job) && copies * grid.edp() > 1);
   double hops = 0;
   double routed = 0;
   for (const RankSummary& rank : result.ranks) {
@@ -150,7 +165,7 @@ void check_bytes(const RandomJob& c, const Plan& plan, const Result& result) {
     REQUIRE(routed <= tokens * 1.1);
   }
   const OperatorContext context{c.job.model, c.job.layout, c.job.training, plan.padded_vocab};
-  const double messages = 2.0 * static_cast<double>(plan.stages.size() - 1) *
+  const double messages = 2.0 * hops_of(c.job.layout) *
                           static_cast<double>(micro_batches(c.job.layout, c.job.training.batch));
   REQUIRE(hops == Approx(grid.pp == 1 ? 0 : messages * pipeline_hop_size(context).value));
 }

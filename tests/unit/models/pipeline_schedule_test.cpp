@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "models/lower.h"
+#include "golden_schedules.h"
 #include "schedule_replay.h"
 #include "sim/engine.h"
 
@@ -17,41 +17,15 @@ namespace flopcast {
 namespace {
 
 using nlohmann::json;
-
-const json& golden() {
-  static const json file =
-      json::parse(std::ifstream(std::string(FLOPCAST_TEST_DATA) + "/schedules.json"));
-  return file;
-}
+using test::golden_schedules;
+using test::schedule_kind;
+using test::schedule_shape;
 
 const json& golden_case(const std::string& id) {
-  for (const json& c : golden()["cases"]) {
+  for (const json& c : golden_schedules()["cases"]) {
     if (c["id"] == id) return c;
   }
   throw std::invalid_argument("no golden schedule " + id);
-}
-
-ScheduleKind kind_of(const json& c) {
-  static const std::map<std::string, ScheduleKind> kinds = {
-      {"gpipe", ScheduleKind::gpipe},
-      {"1f1b", ScheduleKind::one_f_one_b},
-      {"interleaved-1f1b", ScheduleKind::interleaved},
-      {"interleaved-1f1b-flexible", ScheduleKind::interleaved},
-      {"looped-bfs", ScheduleKind::looped_bfs},
-      {"interleaved-zero-bubble", ScheduleKind::interleaved_zero_bubble},
-      {"zb-h1", ScheduleKind::zb_h1},
-      {"zb-h2", ScheduleKind::zb_h2},
-      {"zb-v", ScheduleKind::zb_v},
-      {"v-half", ScheduleKind::v_half},
-      {"v-min", ScheduleKind::v_min},
-      {"1f1b-v", ScheduleKind::one_f_one_b_v},
-      {"dualpipe", ScheduleKind::dualpipe},
-      {"dualpipe-v", ScheduleKind::dualpipe_v},
-  };
-  const ScheduleKind kind = kinds.at(c["schedule"]);
-  // Two implementations differ in their order.
-  return kind == ScheduleKind::zb_v && c["source"].contains("package") ? ScheduleKind::zb_v_torch
-                                                                       : kind;
 }
 
 Placement placement_named(const std::string& name) {
@@ -62,19 +36,6 @@ Placement placement_named(const std::string& name) {
       {"bidirectional", Placement::bidirectional},
   };
   return placements.at(name);
-}
-
-ScheduleShape shape_of(const json& c) {
-  ScheduleShape shape{.ranks = c["ranks"],
-                      .micro_batches = c["micro_batches"],
-                      .chunks = c["chunks_per_rank"],
-                      .group = c.value("micro_batch_group_size", 0)};
-  // torch makes rounds of M / max(1, M / P) micro-batches, which is a group size.
-  // Source: PyTorch 2.14.1, torch/distributed/pipelining/schedules.py, ScheduleInterleaved1F1B.
-  if (c["schedule"] == "interleaved-1f1b-flexible") {
-    shape.group = shape.micro_batches / std::max(1, shape.micro_batches / shape.ranks);
-  }
-  return shape;
 }
 
 // "F3.1" is the forward of micro-batch 3 on chunk 1; one chunk is not named.
@@ -126,10 +87,10 @@ std::vector<ComputeTimes> compute_times(const TimelineBuffer& timeline, std::siz
 }  // namespace
 
 TEST_CASE("every rank runs its ops in the order of the frameworks") {
-  for (const json& c : golden()["cases"]) {
+  for (const json& c : golden_schedules()["cases"]) {
     CAPTURE(c["id"].get<std::string>());
-    const ScheduleShape shape = shape_of(c);
-    const auto schedule = pipeline_schedule(kind_of(c), shape);
+    const ScheduleShape shape = schedule_shape(c);
+    const auto schedule = pipeline_schedule(schedule_kind(c), shape);
     REQUIRE(schedule.size() == c["ops"].size());
     for (std::size_t r = 0; r < schedule.size(); ++r) {
       CHECK(text(schedule[r], shape.chunks > 1) == c["ops"][r].get<std::string>());
@@ -138,13 +99,14 @@ TEST_CASE("every rank runs its ops in the order of the frameworks") {
 }
 
 TEST_CASE("a replayed schedule takes the time and the activations of the reference") {
-  for (const json& c : golden()["cases"]) {
+  for (const json& c : golden_schedules()["cases"]) {
     CAPTURE(c["id"].get<std::string>());
-    const ScheduleShape shape = shape_of(c);
+    const ScheduleShape shape = schedule_shape(c);
     const json& expected = c["expected"];
     TimelineBuffer timeline;
     const Result result =
-        run(schedule_workload(kind_of(c), shape, equal_costs(kind_of(c), shape, 0)), &timeline);
+        run(schedule_workload(schedule_kind(c), shape, equal_costs(schedule_kind(c), shape, 0)),
+            &timeline);
     CHECK(result.makespan == units(expected["makespan"]));
     const auto times = compute_times(timeline, result.ranks.size());
     for (std::size_t r = 0; r < times.size(); ++r) {
@@ -159,14 +121,14 @@ TEST_CASE("a replayed schedule takes the time and the activations of the referen
 }
 
 TEST_CASE("activations freed by the input gradient peak as in the reference") {
-  for (const json& c : golden()["cases"]) {
+  for (const json& c : golden_schedules()["cases"]) {
     const std::string key = "peak_activations_freed_at_input_gradient";
     if (!c["expected"].contains(key)) continue;
     CAPTURE(c["id"].get<std::string>());
-    const ScheduleShape shape = shape_of(c);
-    ReplayCosts costs = equal_costs(kind_of(c), shape, 0);
+    const ScheduleShape shape = schedule_shape(c);
+    ReplayCosts costs = equal_costs(schedule_kind(c), shape, 0);
     costs.free_at_input_gradient = true;
-    const Result result = run(schedule_workload(kind_of(c), shape, costs));
+    const Result result = run(schedule_workload(schedule_kind(c), shape, costs));
     for (std::size_t r = 0; r < result.ranks.size(); ++r) {
       CAPTURE(r);
       CHECK(result.ranks[r].memory.total == c["expected"][key][r].get<std::int64_t>());
@@ -175,14 +137,14 @@ TEST_CASE("activations freed by the input gradient peak as in the reference") {
 }
 
 TEST_CASE("overlapped pairs that start and end together take the time of the reference") {
-  for (const json& c : golden()["cases"]) {
+  for (const json& c : golden_schedules()["cases"]) {
     const json& expected = c["expected"];
     if (!expected.contains("makespan_overlap_atomic")) continue;
     CAPTURE(c["id"].get<std::string>());
-    const ScheduleShape shape = shape_of(c);
-    ReplayCosts costs = equal_costs(kind_of(c), shape, 0);
+    const ScheduleShape shape = schedule_shape(c);
+    ReplayCosts costs = equal_costs(schedule_kind(c), shape, 0);
     costs.pairs_at_once = true;
-    const Result result = run(schedule_workload(kind_of(c), shape, costs));
+    const Result result = run(schedule_workload(schedule_kind(c), shape, costs));
     CHECK(result.makespan == units(expected["makespan_overlap_atomic"]));
     for (std::size_t r = 0; r < result.ranks.size(); ++r) {
       CAPTURE(r);
@@ -193,24 +155,25 @@ TEST_CASE("overlapped pairs that start and end together take the time of the ref
 }
 
 TEST_CASE("a hop of one unit costs what the schedule cannot hide") {
-  for (const json& c : golden()["cases"]) {
+  for (const json& c : golden_schedules()["cases"]) {
     CAPTURE(c["id"].get<std::string>());
-    const ScheduleShape shape = shape_of(c);
+    const ScheduleShape shape = schedule_shape(c);
     const Result result =
-        run(schedule_workload(kind_of(c), shape, equal_costs(kind_of(c), shape, 1)));
+        run(schedule_workload(schedule_kind(c), shape, equal_costs(schedule_kind(c), shape, 1)));
     CHECK(result.makespan == units(c["expected"]["makespan_with_hop_latency_1"]));
   }
 }
 
 TEST_CASE("uneven stages and short hops shift every rank's end as in the reference") {
-  for (const json& uneven : golden()["uneven_stage_costs"]) {
+  for (const json& uneven : golden_schedules()["uneven_stage_costs"]) {
     CAPTURE(uneven["id"].get<std::string>());
     const json& c = golden_case(uneven["order_of"]);
     ReplayCosts costs{.hop = seconds(uneven["hop_latency"].get<double>())};
     for (const double time : uneven["forward"]) costs.forward.push_back(seconds(time));
     for (const double time : uneven["backward"]) costs.backward.push_back(seconds(time));
     TimelineBuffer timeline;
-    const Result result = run(schedule_workload(kind_of(c), shape_of(c), costs), &timeline);
+    const Result result =
+        run(schedule_workload(schedule_kind(c), schedule_shape(c), costs), &timeline);
     CHECK(result.makespan == units(uneven["makespan"]));
     const auto times = compute_times(timeline, result.ranks.size());
     for (std::size_t r = 0; r < times.size(); ++r) {
@@ -222,7 +185,7 @@ TEST_CASE("uneven stages and short hops shift every rank's end as in the referen
 }
 
 TEST_CASE("blocking messages cost nothing where stages are equal and hops free") {
-  for (const json& c : golden()["blocking_point_to_point"]["cases"]) {
+  for (const json& c : golden_schedules()["blocking_point_to_point"]["cases"]) {
     const ScheduleShape shape{
         .ranks = c["ranks"], .micro_batches = c["micro_batches"], .chunks = c["chunks_per_rank"]};
     CAPTURE(shape.ranks, shape.micro_batches, shape.chunks);
@@ -273,28 +236,12 @@ TEST_CASE("every schedule runs, and does all work once, where the reference has 
   }
 }
 
-TEST_CASE("a schedule that no program is written for is refused by name") {
-  for (int k = 0; k <= static_cast<int>(ScheduleKind::dualpipe_v); ++k) {
-    Job job;
-    job.layout.schedule = static_cast<ScheduleKind>(k);
-    const auto gap = lowering_gap(job);
-    const std::string name(schedule_name(job.layout.schedule));
-    CAPTURE(name);
-    if (gap) CHECK(gap->find("the " + name + " schedule is not simulated yet") == 0);
-  }
-  Job job;
-  job.layout.schedule = ScheduleKind::zb_v;
-  CHECK(lowering_gap(job));
-  job.layout.schedule = ScheduleKind::interleaved;
-  CHECK_FALSE(lowering_gap(job));
-}
-
 // Rules of the reference: loop: stage = chunk * P + rank; v: rank, then 2P - 1 - rank;
 // bidirectional: rank, and P - 1 - rank for the other copy.
 TEST_CASE("the stages of a model lie where the schedule has them") {
-  for (const json& c : golden()["cases"]) {
+  for (const json& c : golden_schedules()["cases"]) {
     CAPTURE(c["id"].get<std::string>());
-    const Placement placement = placement_of(kind_of(c));
+    const Placement placement = placement_of(schedule_kind(c));
     const bool one_loop = c["chunks_per_rank"] == 1 && placement == Placement::loop;
     CHECK((one_loop ? Placement::single : placement) == placement_named(c["placement"]));
   }
