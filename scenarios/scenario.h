@@ -46,8 +46,8 @@ struct Override {
   std::string value;
 };
 
-/// Folders of shipped data: catalogue/, profiles/, measured/. Installed beside the program or in the source
-/// tree.
+/// Folders of shipped data: catalogue/, profiles/, measured/. Installed beside the program or in
+/// the source tree.
 struct DataFolders {
   std::filesystem::path catalogue;  // gpus.json, systems.json, models.json
   std::filesystem::path profiles;
