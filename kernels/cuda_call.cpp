@@ -19,27 +19,27 @@ DeviceMemory::DeviceMemory(std::size_t size) : size_(size) {
 // A failure to give back has nowhere to go; the next checked call reports it.
 DeviceMemory::~DeviceMemory() { cudaFree(address_); }
 
-DeviceTimer::DeviceTimer() {
-  check_cuda(cudaEventCreate(&begin_), "cudaEventCreate");
-  if (const cudaError_t result = cudaEventCreate(&end_); result != cudaSuccess) {
-    cudaEventDestroy(begin_);
-    check_cuda(result, "cudaEventCreate");
-  }
+DeviceStream::DeviceStream() {
+  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+}
+DeviceStream::~DeviceStream() { cudaStreamDestroy(stream_); }
+void DeviceStream::wait() const {
+  check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
 }
 
-DeviceTimer::~DeviceTimer() {
-  cudaEventDestroy(begin_);
-  cudaEventDestroy(end_);
+DeviceEvent::DeviceEvent() { check_cuda(cudaEventCreate(&event_), "cudaEventCreate"); }
+DeviceEvent::~DeviceEvent() { cudaEventDestroy(event_); }
+void DeviceEvent::record(cudaStream_t stream) const {
+  check_cuda(cudaEventRecord(event_, stream), "cudaEventRecord");
 }
-
-void DeviceTimer::start() { check_cuda(cudaEventRecord(begin_), "cudaEventRecord"); }
-
-float DeviceTimer::stop() {
-  check_cuda(cudaEventRecord(end_), "cudaEventRecord");
-  check_cuda(cudaEventSynchronize(end_), "cudaEventSynchronize");
+void DeviceEvent::wait() const { check_cuda(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+void DeviceEvent::hold(cudaStream_t stream) const {
+  check_cuda(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent");
+}
+Seconds DeviceEvent::since(const DeviceEvent& begin) const {
   float elapsed = 0;
-  check_cuda(cudaEventElapsedTime(&elapsed, begin_, end_), "cudaEventElapsedTime");
-  return elapsed;
+  check_cuda(cudaEventElapsedTime(&elapsed, begin.event_, event_), "cudaEventElapsedTime");
+  return milliseconds(static_cast<double>(elapsed));
 }
 
 }  // namespace flopcast

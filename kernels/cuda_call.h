@@ -7,6 +7,8 @@
 
 #include <cstddef>
 
+#include "sim/units.h"
+
 namespace flopcast {
 
 /// Throws DeviceError("<call>: <CUDA's text>") unless `result` is success.
@@ -31,21 +33,37 @@ class DeviceMemory {
   std::size_t size_;
 };
 
-/// Times what was put on the default stream between start() and stop().
-class DeviceTimer {
+class DeviceStream {
  public:
-  DeviceTimer();
-  ~DeviceTimer();
-  DeviceTimer(const DeviceTimer&) = delete;
-  DeviceTimer& operator=(const DeviceTimer&) = delete;
+  DeviceStream();
+  ~DeviceStream();
+  DeviceStream(const DeviceStream&) = delete;
+  DeviceStream& operator=(const DeviceStream&) = delete;
 
-  void start();
-  /// Waits for the work to end. Milliseconds, in steps of about 0.5 us.
-  float stop();
+  cudaStream_t get() const { return stream_; }
+  void wait() const;
 
  private:
-  cudaEvent_t begin_ = nullptr;
-  cudaEvent_t end_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+};
+
+/// A mark on a stream: when the work put there before was done.
+class DeviceEvent {
+ public:
+  DeviceEvent();
+  ~DeviceEvent();
+  DeviceEvent(const DeviceEvent&) = delete;
+  DeviceEvent& operator=(const DeviceEvent&) = delete;
+
+  void record(cudaStream_t stream) const;
+  void wait() const;
+  /// What is put on the stream later starts after the mark.
+  void hold(cudaStream_t stream) const;
+  /// In steps of about 0.5 us.
+  Seconds since(const DeviceEvent& begin) const;
+
+ private:
+  cudaEvent_t event_ = nullptr;
 };
 
 }  // namespace flopcast

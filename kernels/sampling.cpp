@@ -31,4 +31,37 @@ Seconds median(std::span<const Seconds> samples) {
   return (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
+std::vector<Seconds> counted(std::span<const Sample> samples) {
+  std::vector<Seconds> times;
+  times.reserve(samples.size());
+  for (const Sample& sample : samples) {
+    if (!sample.state || !throttled(*sample.state)) times.push_back(sample.time);
+  }
+  if (times.empty()) {
+    for (const Sample& sample : samples) times.push_back(sample.time);
+  }
+  return times;
+}
+
+std::string_view to_text(StopReason reason) {
+  switch (reason) {
+    case StopReason::converged: return "converged";
+    case StopReason::budget: return "budget";
+    case StopReason::most_samples: return "most_samples";
+  }
+  return {};
+}
+
+std::optional<StopReason> stop_reason(std::span<const Sample> samples, Seconds elapsed,
+                                      const StopRule& rule) {
+  if (samples.empty()) return std::nullopt;
+  const std::vector<Seconds> times = counted(samples);
+  if (times.size() >= rule.least && relative_error(times) <= rule.relative_error) {
+    return StopReason::converged;
+  }
+  if (samples.size() >= rule.most) return StopReason::most_samples;
+  if (elapsed >= rule.budget) return StopReason::budget;
+  return std::nullopt;
+}
+
 }  // namespace flopcast

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "models/pipeline_schedule.h"
+#include "topology/group_path.h"
 
 namespace flopcast {
 namespace {
@@ -29,21 +30,6 @@ std::string_view name_of(StepGroup slot) {
   return {};
 }
 
-/// Distinct network cards that a group uses in one node, at most one per member.
-int cards_per_node(const System& system, std::span<const GpuId> gpus) {
-  if (system.nics == 0) return 0;
-  const auto per_node = static_cast<std::uint32_t>(system.gpus_per_node);
-  const auto nics = static_cast<std::uint32_t>(system.nics);
-  const std::uint32_t node = index_of(gpus.front()) / per_node;
-  std::vector<std::uint32_t> cards;
-  for (const GpuId gpu : gpus) {
-    if (index_of(gpu) / per_node == node)
-      cards.push_back(index_of(gpu) % per_node * nics / per_node);
-  }
-  std::sort(cards.begin(), cards.end());
-  return static_cast<int>(std::unique(cards.begin(), cards.end()) - cards.begin());
-}
-
 /// `loads` is what the group puts on the links of the cluster.
 GroupFacts group_facts(const Cluster& cluster, std::span<const GpuId> gpus,
                        std::span<const LinkLoad> loads) {
@@ -53,8 +39,8 @@ GroupFacts group_facts(const Cluster& cluster, std::span<const GpuId> gpus,
   facts.ranks = static_cast<int>(gpus.size());
   facts.slowest = slowest_tier(cluster, gpus);
   facts.path.domain = system.node_link == NodeLink::pcie ? system.gpu.pcie : system.gpu.nvlink;
-  facts.path.network = static_cast<double>(cards_per_node(system, gpus)) * system.nic_bandwidth;
-  facts.path.network_hop = switches_crossed(facts.slowest) * cluster.spec().fabric.hop_latency;
+  facts.path.network = node_bandwidth(cluster, gpus);
+  facts.path.network_hop = network_latency(cluster, gpus);
   double nvlink = 1;
   double nic = 1;
   for (const LinkLoad& load : loads) {

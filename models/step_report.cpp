@@ -114,17 +114,6 @@ const GroupFacts* facts_of(const Plan& plan, StepGroup slot) {
   return slowest;
 }
 
-std::string_view name_of(LinkKind kind) {
-  switch (kind) {
-    case LinkKind::nvlink: return "nvlink";
-    case LinkKind::pcie: return "pcie";
-    case LinkKind::nic: return "nic";
-    case LinkKind::leaf_uplink: return "leaf_uplink";
-    case LinkKind::spine_uplink: return "spine_uplink";
-  }
-  return {};
-}
-
 struct CommunicationLine {
   std::string_view name;
   StepCategory category;
@@ -156,7 +145,7 @@ std::vector<CommunicationShare> communication(const Plan& plan, const Means& mea
                              .exposed = means.of(&CategoryTime::exposed, line.category),
                              .waiting = means.of(&CategoryTime::waiting, line.category),
                              .shape = facts->shape,
-                             .slowest_link = std::string(name_of(facts->slowest)),
+                             .slowest_link = std::string(to_text(facts->slowest)),
                              .evidence = evidence_of(plan, line.category)};
     if (share.transfer > seconds(0)) {
       share.bus_bandwidth_gb = to_gigabytes_per_second(share.sent / share.transfer);
@@ -164,6 +153,28 @@ std::vector<CommunicationShare> communication(const Plan& plan, const Means& mea
     shares.push_back(std::move(share));
   }
   return shares;
+}
+
+// The lines of the communication table that groups of a slot carry.
+Seconds cost_of(const GroupPlacement& placement, const Means& means) {
+  const auto saved = [&](StepCategory category) {
+    const Seconds transfer = means.of(&CategoryTime::busy, category);
+    return std::min(means.of(&CategoryTime::exposed, category),
+                    (1 - placement.together / placement.inside) * transfer);
+  };
+  if (placement.slot == StepGroup::tensor) return saved(StepCategory::tensor);
+  if (placement.slot == StepGroup::context) return saved(StepCategory::context);
+  if (placement.slot == StepGroup::expert) return saved(StepCategory::expert);
+  if (placement.slot == StepGroup::forward_next) return saved(StepCategory::pipeline);
+  return saved(StepCategory::gradient) + saved(StepCategory::parameter);
+}
+
+std::vector<GroupPlacement> placements(const Job& job, const Cluster& cluster, const Means& means) {
+  std::vector<GroupPlacement> all = group_placements(job, cluster);
+  for (GroupPlacement& placement : all) {
+    if (!placement.warning.empty()) placement.cost = cost_of(placement, means);
+  }
+  return all;
 }
 
 StageMemory stage_memory(const MemoryPeak& peak, int stage) {
@@ -232,6 +243,7 @@ StepReport step_report(const Job& job, const Cluster& cluster, const Plan& plan,
 
   report.breakdown = breakdown(plan, means);
   report.communication = communication(plan, means);
+  report.placement = placements(job, cluster, means);
   report.device_memory = gpu.memory;
   fill_memory(report, plan, result, job.layout);
 

@@ -9,6 +9,7 @@
 
 #include "models/lower.h"
 #include "models/model_flops.h"
+#include "models/placement.h"
 #include "sim/collective_kind.h"
 #include "sim/data_type.h"
 #include "sim/evidence.h"
@@ -78,6 +79,7 @@ struct StepReport {
 
   std::vector<TimeShare> breakdown;
   std::vector<CommunicationShare> communication;
+  std::vector<GroupPlacement> placement;
 
   Bytes device_memory;
   std::vector<StageMemory> memory;  // by pipeline rank

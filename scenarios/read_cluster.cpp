@@ -13,7 +13,6 @@ namespace {
 constexpr int kMostPerNode = 1024;
 constexpr int kMostNodes = 1 << 20;
 constexpr std::int64_t kMostGpus = 1 << 20;
-constexpr int kMostPorts = 1 << 16;
 
 void read_peaks(const Node& node, Gpu& gpu) {
   for (const DataType type : kDataTypes) {
@@ -21,24 +20,6 @@ void read_peaks(const Node& node, Gpu& gpu) {
       gpu.peak_dense[static_cast<std::size_t>(type)] = peak->positive_quantity<FlopsPerSecond>();
     }
   }
-}
-
-Fabric read_fabric(const std::optional<Node>& node) {
-  Fabric fabric;
-  if (!node) return fabric;
-  const Fields fields(*node, true);
-  fields.kind("kind", fabric.kind, kFabricKinds);
-  fields.count("switch_ports", fabric.switch_ports, 2, kMostPorts);
-  fields.count("spine_group_nodes", fabric.spine_group_nodes, 0, kMostNodes);
-  fields.quantity("hop_latency", fabric.hop_latency);
-  constexpr double kMostOversubscribed = 1000;
-  if (const auto value = node->find("oversubscription")) {
-    fabric.oversubscription = value->number(1, kMostOversubscribed);
-  }
-  if (const auto value = node->find("core_oversubscription")) {
-    fabric.core_oversubscription = value->number(1, kMostOversubscribed);
-  }
-  return fabric;
 }
 
 /// A part of one node: its GPUs with their share of the cards.
@@ -147,7 +128,9 @@ ClusterSpec read_cluster(const Node& node, Catalogue& catalogue) {
     spec.system.nic_bandwidth = rate->positive_quantity<BytesPerSecond>();
   }
   read_size(node, spec);
-  spec.fabric = read_fabric(node.find("fabric"));
+  read_fabric(node.find("fabric"), spec);
+  fields.kind("transport", spec.transport, kTransports);
+  read_missing_nics(node.find("missing_nics"), spec);
   if (const auto problem = problem_of(spec)) node.fail(*problem);
   read_slow(node.find("slow"), spec);
   read_degraded(node.find("degraded"), spec);

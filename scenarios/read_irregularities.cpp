@@ -45,6 +45,15 @@ Range read_range(const Node& node, int count) {
 
 }  // namespace
 
+void read_missing_nics(const std::optional<Node>& node, ClusterSpec& spec) {
+  if (!node) return;
+  const int gpus = spec.nodes * spec.system.gpus_per_node;
+  for (const Node& item : node->items()) {
+    const Range range = read_range(item, gpus);
+    for (int gpu = range.first; gpu <= range.last; ++gpu) spec.missing_nics.push_back(gpu);
+  }
+}
+
 void read_slow(const std::optional<Node>& node, ClusterSpec& spec) {
   if (!node) return;
   const int gpus = spec.nodes * spec.system.gpus_per_node;

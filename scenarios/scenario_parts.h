@@ -10,6 +10,7 @@
 #include "scenarios/catalogue.h"
 #include "scenarios/document.h"
 #include "scenarios/scenario.h"
+#include "scenarios/shipped_data.h"
 #include "topology/cluster.h"
 
 namespace flopcast {
@@ -21,7 +22,10 @@ System read_system(const Node& node, Catalogue& catalogue);
 Transformer read_model(const Node& node, Catalogue& catalogue);
 
 ClusterSpec read_cluster(const Node& node, Catalogue& catalogue);
-/// "cluster.slow" and "cluster.degraded", once size and fabric are read.
+/// "cluster.fabric", once system and size are read.
+void read_fabric(const std::optional<Node>& node, ClusterSpec& spec);
+/// "cluster.missing_nics", "cluster.slow" and "cluster.degraded", once size and fabric are read.
+void read_missing_nics(const std::optional<Node>& node, ClusterSpec& spec);
 void read_slow(const std::optional<Node>& node, ClusterSpec& spec);
 void read_degraded(const std::optional<Node>& node, ClusterSpec& spec);
 
@@ -34,7 +38,7 @@ Framework read_framework(const std::optional<Node>& node);
 /// A shipped profile by name, a file, or an object {"name", "level"}; without a word of it the
 /// shipped one that is named like the GPU. `root` is where its absence is reported.
 Profile choose_profile(const std::optional<Node>& node, const Node& root, const Gpu& gpu,
-                       const DataFolders& data);
+                       ShippedData& data);
 std::vector<Expectation> read_expectations(const std::optional<Node>& node);
 /// "source", a text, and "sources", a list of them.
 std::vector<std::string> read_sources(const Node& node);
@@ -43,6 +47,6 @@ std::vector<std::string> read_sources(const Node& node);
 bool is_file_path(const std::string& text);
 
 /// The whole file, its overrides applied. Asks the document for every key that it knows.
-Scenario read_scenario_document(const Document& document, const DataFolders& data);
+Scenario read_scenario_document(const Document& document, ShippedData& data);
 
 }  // namespace flopcast

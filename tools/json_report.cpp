@@ -110,6 +110,25 @@ Json communication(const StepReport& report) {
   return lines;
 }
 
+Json placement(const StepReport& report) {
+  Json lines = Json::array();
+  for (const GroupPlacement& group : report.placement) {
+    const bool leaves = group.inside > BytesPerSecond{};
+    const bool costs = !group.warning.empty() && group.cost > Seconds{};
+    lines.push_back({
+        {"group", group.kind},
+        {"slowest_link", to_text(group.slowest)},
+        {"alone_bytes_per_second", group.alone.value},
+        {"together_bytes_per_second", group.together.value},
+        {"inside_bytes_per_second", leaves ? Json(group.inside.value) : Json(nullptr)},
+        {"warning", costs ? Json(group.warning) : Json(nullptr)},
+        {"cost_s", costs ? Json(group.cost.value) : Json(nullptr)},
+        {"evidence", "assumed"},
+    });
+  }
+  return lines;
+}
+
 Json memory(const StepReport& report) {
   Json stages = Json::array();
   for (const StageMemory& stage : report.memory) {
@@ -168,6 +187,7 @@ Json report_object(const Answer& answer) {
       {"speed", speed(report)},
       {"breakdown", breakdown(report)},
       {"communication", communication(report)},
+      {"placement", placement(report)},
       {"memory", memory(report)},
       {"expectations", expectations(answer)},
       {"passed", answer.passed()},

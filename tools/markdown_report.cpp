@@ -27,6 +27,9 @@ std::string markdown_report(const Answer& answer) {
   text += list_text(answer_facts(answer)) + "\n";
   text += markdown_text(time_table(report)) + "\n";
   if (!report.communication.empty()) text += markdown_text(communication_table(report)) + "\n";
+  if (!report.placement.empty()) text += markdown_text(placement_table(report)) + "\n";
+  const std::vector<Fact> warnings = placement_warnings(report);
+  if (!warnings.empty()) text += list_text(warnings) + "\n";
   text += markdown_text(memory_table(report)) + "\n";
   if (!answer.expectations.empty()) {
     text += markdown_text(expectation_table(answer.expectations)) + "\n";

@@ -58,7 +58,23 @@ bool same_but_stage(const Row& a, const Row& b) {
   return std::equal(a.cells.begin() + 1, a.cells.end(), b.cells.begin() + 1, b.cells.end());
 }
 
-/// The value of a metric with its unit.
+std::string verdict(const ExpectationResult& result) {
+  if (result.passed) return "pass";
+  return result.allow_failure ? "fail (allowed)" : "FAIL";
+}
+
+std::string deviation_text(const ExpectationResult& result) {
+  if (!result.expected || *result.expected == 0) return "";
+  return fmt::format("{:+.1f} %", (result.found / *result.expected - 1) * 100);
+}
+
+std::string link_text(std::string name) {
+  std::ranges::replace(name, '_', ' ');
+  return name;
+}
+
+}  // namespace
+
 std::string metric_text(double value, MetricUnit unit) {
   switch (unit) {
     case MetricUnit::seconds: return to_text(seconds(value));
@@ -80,18 +96,6 @@ std::string bounds_text(const ExpectationResult& result) {
   if (result.highest) return fmt::format("at most {}", metric_text(*result.highest, unit));
   return "any";
 }
-
-std::string deviation_text(const ExpectationResult& result) {
-  if (!result.expected || *result.expected == 0) return "";
-  return fmt::format("{:+.1f} %", (result.found / *result.expected - 1) * 100);
-}
-
-std::string link_text(std::string name) {
-  std::ranges::replace(name, '_', ' ');
-  return name;
-}
-
-}  // namespace
 
 std::string count_text(double count) {
   constexpr std::array<std::pair<double, std::string_view>, 4> kLetters{
@@ -213,6 +217,37 @@ TextTable communication_table(const StepReport& report) {
   return table;
 }
 
+TextTable placement_table(const StepReport& report) {
+  TextTable table{.title = "Placement (GB/s that a rank can send, at line rates: assumed)",
+                  .columns = {{"group", Align::left},
+                              {"slowest link", Align::left},
+                              {"alone"},
+                              {"beside its sisters"},
+                              {"inside its tier"}},
+                  .rows = {}};
+  const auto rate = [](BytesPerSecond bandwidth) {
+    return fmt::format("{:.1f}", to_gigabytes_per_second(bandwidth));
+  };
+  for (const GroupPlacement& placement : report.placement) {
+    table.rows.push_back({{placement.kind, link_text(std::string(to_text(placement.slowest))),
+                           rate(placement.alone), rate(placement.together),
+                           placement.inside > BytesPerSecond{} ? rate(placement.inside) : ""}});
+  }
+  return table;
+}
+
+std::vector<Fact> placement_warnings(const StepReport& report) {
+  std::vector<Fact> facts;
+  for (const GroupPlacement& placement : report.placement) {
+    if (placement.warning.empty() || placement.cost <= Seconds{}) continue;
+    facts.push_back({"placement",
+                     fmt::format("{}: costs up to {} of the step (assumed line rates)",
+                                 placement.warning, to_text(placement.cost)),
+                     Tone::bad});
+  }
+  return facts;
+}
+
 TextTable memory_table(const StepReport& report) {
   TextTable table{.title = fmt::format("Memory of each pipeline stage at its peak (GB of {} GB)",
                                        gigabytes_text(report.device_memory)),
@@ -246,11 +281,13 @@ TextTable expectation_table(std::span<const ExpectationResult> expectations) {
                   .rows = {}};
   for (const ExpectationResult& result : expectations) {
     const MetricUnit unit = result.metric.unit;
-    table.rows.push_back({{result.passed ? "pass" : "FAIL", std::string(result.metric.name),
-                           metric_text(result.found, unit),
-                           result.expected ? metric_text(*result.expected, unit) : "",
-                           deviation_text(result), bounds_text(result)},
-                          result.passed ? Tone::good : Tone::bad});
+    table.rows.push_back(
+        {{verdict(result), std::string(result.metric.name), metric_text(result.found, unit),
+          result.expected ? metric_text(*result.expected, unit) : "", deviation_text(result),
+          bounds_text(result)},
+         result.passed       ? Tone::good
+         : result.accepted() ? Tone::faint
+                             : Tone::bad});
   }
   return table;
 }

@@ -25,6 +25,10 @@ std::vector<Fact> answer_facts(const Answer& answer);
 
 TextTable time_table(const StepReport& report);
 TextTable communication_table(const StepReport& report);
+/// How the groups lie on the machine; empty for one GPU.
+TextTable placement_table(const StepReport& report);
+/// What of it costs time: "TP group spans nodes: costs up to 12.3 ms of the step".
+std::vector<Fact> placement_warnings(const StepReport& report);
 TextTable memory_table(const StepReport& report);
 TextTable expectation_table(std::span<const ExpectationResult> expectations);
 
@@ -32,6 +36,11 @@ TextTable expectation_table(std::span<const ExpectationResult> expectations);
 std::vector<Fact> memory_facts(const StepReport& report);
 /// How many ranks and events were simulated.
 std::string simulation_note(const StepReport& report);
+
+/// A value of a metric with its unit.
+std::string metric_text(double value, MetricUnit unit);
+/// "at most 80.00 GB", "5.2 s to 6.6 s".
+std::string bounds_text(const ExpectationResult& result);
 
 /// "405.9 B": four digits and the letter of a thousand, million, billion or trillion.
 std::string count_text(double count);

@@ -26,6 +26,9 @@ std::string table_report(const Answer& answer, bool colour) {
   text += aligned_text(time_table(report), colour) + "\n";
   if (!report.communication.empty())
     text += aligned_text(communication_table(report), colour) + "\n";
+  if (!report.placement.empty()) text += aligned_text(placement_table(report), colour) + "\n";
+  const std::vector<Fact> warnings = placement_warnings(report);
+  if (!warnings.empty()) text += facts_text(warnings, colour) + "\n";
   text += aligned_text(memory_table(report), colour) + "\n";
   if (!answer.expectations.empty()) {
     text += aligned_text(expectation_table(answer.expectations), colour) + "\n";

@@ -77,6 +77,7 @@ const char* shape_of(DeviceKind kind) {
     case DeviceKind::leaf_switch: return "ellipse";
     case DeviceKind::spine: return "ellipse";
     case DeviceKind::core: return "doubleoctagon";
+    case DeviceKind::backbone: return "doubleoctagon";
   }
   return "box";
 }

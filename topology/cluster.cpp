@@ -1,121 +1,23 @@
 #include "topology/cluster.h"
 
-#include "sim/check.h"
-
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "sim/check.h"
+#include "topology/ecmp.h"
+
 namespace flopcast {
-
-namespace {
-
-int to_int(GpuId gpu) { return static_cast<int>(index_of(gpu)); }
-
-bool has_hosts(const System& system) {
-  return system.gpus_per_node > 1 &&
-         (system.node_link == NodeLink::pcie || system.nvlink_domain < system.gpus_per_node);
-}
-
-bool has_domain_switches(const System& system) {
-  return system.node_link != NodeLink::pcie && system.nvlink_domain > 1;
-}
-
-std::optional<std::string> problem_of_node(const System& system) {
-  if (system.gpus_per_node < 1) {
-    return fmt::format("gpus_per_node {} is less than 1", system.gpus_per_node);
-  }
-  if (system.nvlink_domain < 1) {
-    return fmt::format("nvlink_domain {} is less than 1", system.nvlink_domain);
-  }
-  if (system.nvlink_domain % system.gpus_per_node != 0 &&
-      system.gpus_per_node % system.nvlink_domain != 0) {
-    return fmt::format("nvlink_domain {} neither divides gpus_per_node {} nor is a multiple of it",
-                       system.nvlink_domain, system.gpus_per_node);
-  }
-  if (has_domain_switches(system) && system.gpu.nvlink <= BytesPerSecond{}) {
-    return fmt::format("node_link \"{}\" needs a GPU with NVLink, {} has none",
-                       to_text(system.node_link), system.gpu.name);
-  }
-  if ((has_hosts(system) || system.nics > 0) && system.gpu.pcie <= BytesPerSecond{}) {
-    return fmt::format("the PCIe bandwidth of GPU {} is not known", system.gpu.name);
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> problem_of_network(const ClusterSpec& spec) {
-  const System& system = spec.system;
-  if (system.nics < 0) return fmt::format("nics {} is less than 0", system.nics);
-  if (system.nics > 0 && system.nic_bandwidth <= BytesPerSecond{}) {
-    return std::string("nic_bandwidth must be above 0");
-  }
-  if (system.nics == 0 && spec.nodes > 1 &&
-      spec.nodes * system.gpus_per_node > system.nvlink_domain) {
-    return fmt::format("{} nodes without network cards cannot reach each other", spec.nodes);
-  }
-  if (spec.fabric.switch_ports < 2) {
-    return fmt::format("switch_ports {} is less than 2", spec.fabric.switch_ports);
-  }
-  if (!(spec.fabric.oversubscription > 0) || !(spec.fabric.core_oversubscription > 0)) {
-    return std::string("oversubscription must be above 0 (1 is non-blocking)");
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> problem_of_places(const ClusterSpec& spec) {
-  const int gpus = spec.nodes * spec.system.gpus_per_node;
-  const auto within = [](int first, int last, int count) {
-    return 0 <= first && first <= last && last < count;
-  };
-  const auto is_part = [](double part) { return part > 0 && part <= 1; };
-  for (const SlowGpus& slow : spec.slow) {
-    if (!within(slow.first, slow.last, gpus)) {
-      return fmt::format("there is no slow GPU {}: GPUs are 0 to {}", slow.last, gpus - 1);
-    }
-    if (!is_part(slow.speed)) return fmt::format("speed {} is not in (0, 1]", slow.speed);
-  }
-  for (const DegradedLinks& links : spec.degraded) {
-    const int places = count_of_places(spec, links.kind);
-    if (places == 0) {
-      return fmt::format("the cluster has no {} links to degrade", to_text(links.kind));
-    }
-    if (!within(links.first, links.last, places)) {
-      return fmt::format("there is no {} {}: they are 0 to {}", to_text(links.kind), links.last,
-                         places - 1);
-    }
-    if (!is_part(links.factor)) return fmt::format("factor {} is not in (0, 1]", links.factor);
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
-int count_of_places(const ClusterSpec& spec, LinkKind kind) {
-  const int gpus = spec.nodes * spec.system.gpus_per_node;
-  const FabricPlan plan = plan_fabric(spec.system, spec.nodes, spec.fabric);
-  switch (kind) {
-    case LinkKind::nvlink: return has_domain_switches(spec.system) ? gpus : 0;
-    case LinkKind::pcie: return 0;
-    case LinkKind::nic: return plan.nics_per_node > 0 ? gpus : 0;
-    case LinkKind::leaf_uplink: return plan.spine_groups > 0 ? plan.leaves() : 0;
-    case LinkKind::spine_uplink: return 0;
-  }
-  return 0;
-}
-
-std::optional<std::string> problem_of(const ClusterSpec& spec) {
-  if (spec.nodes < 1) return fmt::format("nodes {} is less than 1", spec.nodes);
-  if (auto problem = problem_of_node(spec.system)) return problem;
-  if (auto problem = problem_of_network(spec)) return problem;
-  return problem_of_places(spec);
-}
 
 Cluster::Cluster(ClusterSpec spec)
     : spec_(std::move(spec)),
       plan_(plan_fabric(spec_.system, spec_.nodes, spec_.fabric)),
-      domain_switches_(has_domain_switches(spec_.system)),
-      hosts_(has_hosts(spec_.system)) {
+      domain_switches_(joins_by_switch(spec_.system)),
+      hosts_(joins_by_host(spec_.system)),
+      graph_routes_(spec_.fabric.graph) {
   FLOPCAST_CHECK(!problem_of(spec_), "the reader checks a description before it is built");
   places_.reserve(static_cast<std::size_t>(gpu_count()));
   for (int gpu = 0; gpu < gpu_count(); ++gpu) places_.push_back(find_place(gpu));
@@ -133,11 +35,36 @@ Cluster::Place Cluster::find_place(int gpu) const {
   const int gpus = spec_.system.gpus_per_node;
   Place place{.node = gpu / gpus, .domain = gpu / domain_size(spec_.system)};
   if (plan_.nics_per_node == 0) return place;
-  place.rail = gpu % gpus * plan_.nics_per_node / gpus;
-  place.nic = place.node * plan_.nics_per_node + place.rail;
-  place.leaf = plan_.leaf_of(place.node, place.rail);
-  place.spine_group = plan_.group_of_leaf(place.leaf);
+  const int nics = plan_.nics_per_node;
+  place.rail = gpu % gpus * nics / gpus;
+  const auto is_missing = [&](int rail) {
+    return std::ranges::any_of(spec_.missing_nics, [&](int other) {
+      return other / gpus == place.node && other % gpus * nics / gpus == rail;
+    });
+  };
+  // The next card of the node that is there.
+  if (!spec_.missing_nics.empty() && is_missing(place.rail)) {
+    place.borrows = true;
+    while (is_missing(place.rail)) place.rail = (place.rail + 1) % nics;
+  }
+  place.nic = place.node * nics + place.rail;
+  place.leaf = leaf_of_nic(place.nic);
+  if (plan_.spine_groups > 0) place.spine_group = plan_.group_of_leaf(place.leaf);
   return place;
+}
+
+int Cluster::leaf_of_nic(int nic) const {
+  switch (spec_.fabric.kind) {
+    case FabricKind::single_switch:
+    case FabricKind::fat_tree:
+    case FabricKind::rail_optimized:
+    case FabricKind::rail_only:
+    case FabricKind::dragonfly:
+    case FabricKind::torus:
+      return plan_.leaf_of(nic / plan_.nics_per_node, nic % plan_.nics_per_node);
+    case FabricKind::graph: return spec_.fabric.graph.attached[static_cast<std::size_t>(nic)];
+  }
+  return 0;
 }
 
 std::uint32_t Cluster::add_block(DeviceKind kind, int count) {
@@ -163,7 +90,8 @@ void Cluster::add_devices() {
   first_.nic = add_block(DeviceKind::nic, spec_.nodes * plan_.nics_per_node);
   first_.leaf = add_block(DeviceKind::leaf_switch, plan_.leaves());
   first_.spine = add_block(DeviceKind::spine, plan_.spine_groups);
-  first_.core = add_block(DeviceKind::core, plan_.core ? 1 : 0);
+  first_.core = add_block(DeviceKind::core, plan_.core ? plan_.zones : 0);
+  first_.backbone = add_block(DeviceKind::backbone, plan_.zones > 1 ? 1 : 0);
 }
 
 void Cluster::add_node_links() {
@@ -200,24 +128,105 @@ void Cluster::add_node_links() {
 
 void Cluster::add_fabric_links() {
   const auto next = [this] { return static_cast<std::uint32_t>(links_.size()); };
-  const BytesPerSecond card = spec_.system.nic_bandwidth;
+  const BytesPerSecond card = card_bandwidth(spec_.system, spec_.transport);
   first_.nic_links = next();
   for (int nic = 0; nic < spec_.nodes * plan_.nics_per_node; ++nic) {
-    const int leaf = plan_.leaf_of(nic / plan_.nics_per_node, nic % plan_.nics_per_node);
     add_pair(LinkKind::nic, first_.nic + static_cast<std::uint32_t>(nic),
-             first_.leaf + static_cast<std::uint32_t>(leaf), card * plan_.cards_per_nic);
+             first_.leaf + static_cast<std::uint32_t>(leaf_of_nic(nic)),
+             card * plan_.cards_per_nic);
   }
   first_.leaf_links = next();
-  if (plan_.spine_groups == 0) return;
+  if (plan_.spine_groups > 0) add_trunks();
+  first_.switch_links = next();
+  switch (spec_.fabric.kind) {
+    case FabricKind::single_switch:
+    case FabricKind::fat_tree:
+    case FabricKind::rail_optimized:
+    case FabricKind::rail_only: break;
+    case FabricKind::dragonfly: add_global_links(); break;
+    case FabricKind::torus: add_torus_links(); break;
+    case FabricKind::graph:
+      for (const FabricGraph::Cable& cable : spec_.fabric.graph.cables) {
+        add_pair(LinkKind::switch_link, first_.leaf + static_cast<std::uint32_t>(cable.from),
+                 first_.leaf + static_cast<std::uint32_t>(cable.to), cable.bandwidth);
+      }
+      break;
+  }
+}
+
+// What `cables` carry of the flows of `cards`.
+BytesPerSecond Cluster::trunk(double cards, int cables, std::uint64_t number) const {
+  const Fabric& fabric = spec_.fabric;
+  const BytesPerSecond card = spec_.system.nic_bandwidth;
+  if (fabric.routing == Routing::adaptive) return card * cables;
+  const int flows = std::max(1, static_cast<int>(std::lround(cards * fabric.flows_per_card)));
+  const double fullest =
+      fabric.ecmp_seed == 0
+          ? expected_max_load(flows, cables)
+          : max_load(flows, cables, static_cast<std::uint64_t>(fabric.ecmp_seed), number);
+  return card * std::min<double>(cables, flows / fullest);
+}
+
+void Cluster::add_trunks() {
+  const auto next = [this] { return static_cast<std::uint32_t>(links_.size()); };
+  const BytesPerSecond card = spec_.system.nic_bandwidth;
+  std::vector<double> cards(static_cast<std::size_t>(plan_.spine_groups));  // under each group
+  std::map<std::pair<double, int>, BytesPerSecond> known;  // of trunks that are alike
   for (int leaf = 0; leaf < plan_.leaves(); ++leaf) {
+    const double below = cards_of_leaf(plan_, spec_.nodes, leaf);
+    const int cables = leaf_uplinks(plan_, spec_.nodes, spec_.fabric, leaf);
+    const auto number = static_cast<std::uint64_t>(leaf);
+    const auto found = known.try_emplace({below, cables}, trunk(below, cables, number)).first;
+    if (spec_.fabric.ecmp_seed != 0) found->second = trunk(below, cables, number);
+    cards[static_cast<std::size_t>(plan_.group_of_leaf(leaf))] += below;
     add_pair(LinkKind::leaf_uplink, first_.leaf + static_cast<std::uint32_t>(leaf),
-             first_.spine + static_cast<std::uint32_t>(plan_.group_of_leaf(leaf)),
-             card * leaf_uplinks(plan_, spec_.nodes, spec_.fabric, leaf));
+             first_.spine + static_cast<std::uint32_t>(plan_.group_of_leaf(leaf)), found->second);
   }
   first_.spine_links = next();
   for (int group = 0; plan_.core && group < plan_.spine_groups; ++group) {
-    add_pair(LinkKind::spine_uplink, first_.spine + static_cast<std::uint32_t>(group), first_.core,
+    add_pair(LinkKind::spine_uplink, first_.spine + static_cast<std::uint32_t>(group),
+             first_.core + static_cast<std::uint32_t>(plan_.zone_of_group(group)),
              card * spine_group_uplinks(plan_, spec_.nodes, spec_.fabric, group));
+  }
+  first_.zone_links = next();
+  for (int zone = 0; plan_.zones > 1 && zone < plan_.zones; ++zone) {
+    add_pair(LinkKind::zone_uplink, first_.core + static_cast<std::uint32_t>(zone), first_.backbone,
+             spec_.fabric.zone_bandwidth);
+  }
+}
+
+void Cluster::add_global_links() {
+  const BytesPerSecond cables = spec_.system.nic_bandwidth * global_cables(plan_, spec_.fabric);
+  for (int low = 0; low < plan_.spine_groups; ++low) {
+    for (int high = low + 1; high < plan_.spine_groups; ++high) {
+      add_pair(LinkKind::switch_link, first_.spine + static_cast<std::uint32_t>(low),
+               first_.spine + static_cast<std::uint32_t>(high), cables);
+    }
+  }
+}
+
+void Cluster::add_torus_links() {
+  const std::vector<int>& sizes = spec_.fabric.dimensions;
+  const System& system = spec_.system;
+  const BytesPerSecond cable =
+      spec_.fabric.link_bandwidth > BytesPerSecond{}
+          ? spec_.fabric.link_bandwidth
+          : system.nics * system.nic_bandwidth / (2.0 * static_cast<double>(sizes.size()));
+  torus_links_.resize(static_cast<std::size_t>(plan_.leaves()) * sizes.size());
+  for (int router = 0; router < plan_.leaves(); ++router) {
+    int stride = 1;
+    for (std::size_t d = 0; d < sizes.size(); ++d) {
+      const int size = sizes[d];
+      const int place = router / stride % size;
+      const int next = router + stride * ((place + 1) % size - place);
+      torus_links_[static_cast<std::size_t>(router) * sizes.size() + d] =
+          static_cast<std::uint32_t>(links_.size());
+      stride *= size;
+      // A lone router has no neighbour, and two share one cable.
+      if (size == 1 || (size == 2 && place == 1)) continue;
+      add_pair(LinkKind::switch_link, first_.leaf + static_cast<std::uint32_t>(router),
+               first_.leaf + static_cast<std::uint32_t>(next), cable);
+    }
   }
 }
 
@@ -234,7 +243,9 @@ void Cluster::degrade(const DegradedLinks& links) {
         first = first_.leaf_links + 2 * static_cast<std::uint32_t>(place);
         break;
       case LinkKind::pcie:
-      case LinkKind::spine_uplink: return;  // not counted by count_of_places
+      case LinkKind::spine_uplink:
+      case LinkKind::switch_link:
+      case LinkKind::zone_uplink: return;  // not counted by count_of_places
     }
     for (const std::uint32_t link : {first, first + 1}) {
       double& condition = conditions_.try_emplace(LinkId{link}, 1).first->second;
@@ -245,8 +256,9 @@ void Cluster::degrade(const DegradedLinks& links) {
 
 double Cluster::speed_of(GpuId gpu) const {
   double speed = 1;
+  const auto number = static_cast<int>(index_of(gpu));
   for (const SlowGpus& slow : spec_.slow) {
-    if (slow.first <= to_int(gpu) && to_int(gpu) <= slow.last) speed = std::min(speed, slow.speed);
+    if (slow.first <= number && number <= slow.last) speed = std::min(speed, slow.speed);
   }
   return speed;
 }
@@ -256,77 +268,24 @@ double Cluster::condition_of(LinkId link) const {
   return found == conditions_.end() ? 1 : found->second;
 }
 
-LinkId Cluster::to_domain(GpuId gpu) const {
-  return LinkId{(domain_switches_ ? first_.domain_links : first_.host_links) + 2 * index_of(gpu)};
-}
-
-LinkId Cluster::from_domain(GpuId gpu) const { return LinkId{index_of(to_domain(gpu)) + 1}; }
-
-bool Cluster::uses_pxn() const {
-  return spec_.fabric.kind == FabricKind::rail_optimized && plan_.nics_per_node > 1 &&
-         domain_switches_ && spec_.system.nvlink_domain >= spec_.system.gpus_per_node;
-}
-
-GpuId Cluster::exit_gpu(GpuId from, GpuId to) const {
-  const Place& here = place_of(from);
-  const Place& there = place_of(to);
-  if (here.rail == there.rail || !uses_pxn()) return from;
-  // The same place in the own node.
-  return GpuId{static_cast<std::uint32_t>(to_int(to) +
-                                          (here.node - there.node) * spec_.system.gpus_per_node)};
-}
-
-// From the GPU's memory to its leaf.
-void Cluster::append_exit(GpuId gpu, std::vector<LinkId>& route) const {
-  const auto nic = static_cast<std::uint32_t>(nic_of(gpu));
-  if (hosts_) route.push_back(LinkId{first_.host_links + 2 * index_of(gpu)});
-  route.push_back(LinkId{first_.slot_links + 2 * (hosts_ ? nic : index_of(gpu))});
-  route.push_back(LinkId{first_.nic_links + 2 * nic});
-}
-
-// The way back: second links of the same pairs.
-void Cluster::append_entry(GpuId gpu, std::vector<LinkId>& route) const {
-  const auto nic = static_cast<std::uint32_t>(nic_of(gpu));
-  route.push_back(LinkId{first_.nic_links + 2 * nic + 1});
-  route.push_back(LinkId{first_.slot_links + 2 * (hosts_ ? nic : index_of(gpu)) + 1});
-  if (hosts_) route.push_back(LinkId{first_.host_links + 2 * index_of(gpu) + 1});
-}
-
-void Cluster::append_route(GpuId from, GpuId to, std::vector<LinkId>& route) const {
-  if (from == to) return;
-  if (nvlink_domain_of(from) == nvlink_domain_of(to)) {
-    route.push_back(to_domain(from));
-    route.push_back(from_domain(to));
-    return;
+Seconds Cluster::latency_of(LinkId id) const {
+  const ClusterLink& link = links_[index_of(id)];
+  switch (link.kind) {
+    case LinkKind::nvlink:
+    case LinkKind::pcie: return {};
+    case LinkKind::nic:
+      return devices_[index_of(link.to)].kind == DeviceKind::nic ? Seconds{}
+                                                                 : spec_.fabric.hop_latency;
+    case LinkKind::leaf_uplink:
+    case LinkKind::spine_uplink: return spec_.fabric.hop_latency;
+    case LinkKind::switch_link:
+      if (spec_.fabric.kind == FabricKind::graph) {
+        return spec_.fabric.graph.cables[(index_of(id) - first_.switch_links) / 2].latency;
+      }
+      return spec_.fabric.hop_latency;
+    case LinkKind::zone_uplink: return spec_.fabric.hop_latency + spec_.fabric.zone_latency / 2;
   }
-  if (node_of(from) == node_of(to)) {
-    route.push_back(LinkId{first_.host_links + 2 * index_of(from)});
-    route.push_back(LinkId{first_.host_links + 2 * index_of(to) + 1});
-    return;
-  }
-  const GpuId exit = exit_gpu(from, to);
-  if (exit != from) {
-    route.push_back(to_domain(from));
-    route.push_back(from_domain(exit));
-  }
-  append_exit(exit, route);
-  const Place& here = place_of(exit);
-  const Place& there = place_of(to);
-  const auto leaf_link = [&](int leaf) {
-    return first_.leaf_links + 2 * static_cast<std::uint32_t>(leaf);
-  };
-  const auto spine_link = [&](int group) {
-    return first_.spine_links + 2 * static_cast<std::uint32_t>(group);
-  };
-  if (here.leaf != there.leaf) {
-    route.push_back(LinkId{leaf_link(here.leaf)});
-    if (here.spine_group != there.spine_group) {
-      route.push_back(LinkId{spine_link(here.spine_group)});
-      route.push_back(LinkId{spine_link(there.spine_group) + 1});
-    }
-    route.push_back(LinkId{leaf_link(there.leaf) + 1});
-  }
-  append_entry(to, route);
+  return {};
 }
 
 std::string Cluster::name_of(DeviceId id) const {
@@ -343,11 +302,19 @@ std::string Cluster::name_of(DeviceId id) const {
       return fmt::format("node {} nic {}", number / plan_.nics_per_node,
                          number % plan_.nics_per_node);
     case DeviceKind::leaf_switch:
+      if (spec_.fabric.kind == FabricKind::graph) {
+        return spec_.fabric.graph.switches[device.index];
+      }
+      if (!is_tree(spec_.fabric.kind)) return fmt::format("router {}", number);
       if (plan_.leaves_per_pod == 1) return fmt::format("leaf {}", number);
       return fmt::format("pod {} leaf {}", number / plan_.leaves_per_pod,
                          number % plan_.leaves_per_pod);
-    case DeviceKind::spine: return fmt::format("spine group {}", number);
-    case DeviceKind::core: return "core";
+    case DeviceKind::spine:
+      if (spec_.fabric.kind == FabricKind::dragonfly) return fmt::format("group {}", number);
+      if (plan_.rails_apart) return fmt::format("rail {}", number);
+      return fmt::format("spine group {}", number);
+    case DeviceKind::core: return plan_.zones > 1 ? fmt::format("zone {} core", number) : "core";
+    case DeviceKind::backbone: return "backbone";
   }
   return {};
 }

@@ -4,7 +4,7 @@
 //
 //   GPU -- node switch (NVLink domain)          one per domain; of a mesh or a PCIe host too
 //   GPU -- NIC                                  PCIe; through the host where GPUs hang on one
-//   NIC -- leaf -- spine group -- core          see topology/fabric.h
+//   NIC -- leaf -- spine group -- core -- backbone, or switches joined directly: topology/fabric.h
 //
 // Cards of one GPU act as one NIC of their joint rate (32 cards for 8 GPUs make 8 NICs), as NCCL
 // spreads its channels over them. A mesh (V100, MI300X) is a switch with each GPU's joint link
@@ -23,6 +23,7 @@
 #include "sim/ids.h"
 #include "sim/units.h"
 #include "topology/fabric.h"
+#include "topology/graph_routes.h"
 #include "topology/system.h"
 
 namespace flopcast {
@@ -31,10 +32,19 @@ enum class GpuId : std::uint32_t {};     // global GPU number: node * gpus_per_n
 enum class DeviceId : std::uint32_t {};  // vertex of the graph
 
 /// What a link is made of; also the tiers a group can cross, from fast to slow.
-enum class LinkKind : std::uint8_t { nvlink, pcie, nic, leaf_uplink, spine_uplink };
+enum class LinkKind : std::uint8_t {
+  nvlink,
+  pcie,
+  nic,
+  leaf_uplink,
+  spine_uplink,
+  switch_link,  // between groups of a dragonfly, neighbours of a torus, switches of a graph
+  zone_uplink,
+};
 
-inline constexpr std::array kLinkKinds{LinkKind::nvlink, LinkKind::pcie, LinkKind::nic,
-                                       LinkKind::leaf_uplink, LinkKind::spine_uplink};
+inline constexpr std::array kLinkKinds{
+    LinkKind::nvlink,       LinkKind::pcie,        LinkKind::nic,        LinkKind::leaf_uplink,
+    LinkKind::spine_uplink, LinkKind::switch_link, LinkKind::zone_uplink};
 
 constexpr std::string_view to_text(LinkKind kind) {
   switch (kind) {
@@ -43,6 +53,8 @@ constexpr std::string_view to_text(LinkKind kind) {
     case LinkKind::nic: return "nic";
     case LinkKind::leaf_uplink: return "leaf_uplink";
     case LinkKind::spine_uplink: return "spine_uplink";
+    case LinkKind::switch_link: return "switch_link";
+    case LinkKind::zone_uplink: return "zone_uplink";
   }
   return {};
 }
@@ -68,6 +80,8 @@ struct ClusterSpec {
   System system;
   int nodes = 1;
   Fabric fabric;
+  Transport transport = Transport::gpudirect;
+  std::vector<int> missing_nics{};  // GPUs whose network card is gone: they use a neighbour's
   // Where several rows name one place, the lowest counts.
   std::vector<SlowGpus> slow{};
   std::vector<DegradedLinks> degraded{};
@@ -80,7 +94,16 @@ std::optional<std::string> problem_of(const ClusterSpec& spec);
 /// GPUs or leaves whose link of a kind may be degraded; 0 where the cluster has no such links.
 int count_of_places(const ClusterSpec& spec, LinkKind kind);
 
-enum class DeviceKind : std::uint8_t { gpu, node_switch, host, nic, leaf_switch, spine, core };
+enum class DeviceKind : std::uint8_t {
+  gpu,
+  node_switch,
+  host,
+  nic,
+  leaf_switch,
+  spine,
+  core,
+  backbone
+};
 
 constexpr std::string_view to_text(DeviceKind kind) {
   switch (kind) {
@@ -91,20 +114,9 @@ constexpr std::string_view to_text(DeviceKind kind) {
     case DeviceKind::leaf_switch: return "leaf_switch";
     case DeviceKind::spine: return "spine";
     case DeviceKind::core: return "core";
+    case DeviceKind::backbone: return "backbone";
   }
   return {};
-}
-
-/// Switches between two GPUs whose traffic goes up to this tier: 0 inside a node, then 1, 3, 5.
-constexpr int switches_crossed(LinkKind tier) {
-  switch (tier) {
-    case LinkKind::nvlink: return 0;
-    case LinkKind::pcie: return 0;
-    case LinkKind::nic: return 1;
-    case LinkKind::leaf_uplink: return 3;
-    case LinkKind::spine_uplink: return 5;
-  }
-  return 0;
 }
 
 struct Device {
@@ -114,7 +126,8 @@ struct Device {
 
 /// One direction; links 2k and 2k+1 are the two directions of one pair of devices. Leaf-spine and
 /// spine-core links are trunks: all cables of one leaf, or of one group of spines, in this
-/// direction as one link (ideal spreading over them).
+/// direction as one link. Adaptive routing spreads over them evenly; under ECMP the capacity is
+/// what hash collisions leave of it (ecmp.h). So are the cables between two groups of a dragonfly.
 struct ClusterLink {
   LinkKind kind;
   DeviceId from;
@@ -134,13 +147,18 @@ class Cluster {
   int nvlink_domain_of(GpuId gpu) const { return place_of(gpu).domain; }
   int nic_of(GpuId gpu) const { return place_of(gpu).nic; }    // among all; only with a network
   int leaf_of(GpuId gpu) const { return place_of(gpu).leaf; }  // of its NIC
-  double speed_of(GpuId gpu) const;                            // 1, or less where the GPU is slow
+  int spine_group_of(GpuId gpu) const { return place_of(gpu).spine_group; }
+  /// Whether the GPU's own network card is missing.
+  bool borrows_nic(GpuId gpu) const { return place_of(gpu).borrows; }
+  double speed_of(GpuId gpu) const;  // 1, or less where the GPU is slow
   /// Part of its nominal rate that a link still has.
   double condition_of(LinkId link) const;
   std::span<const Device> devices() const { return devices_; }
   std::span<const ClusterLink> links() const { return links_; }  // by LinkId
-  std::string name_of(DeviceId device) const;                    // "node 3 gpu 5"
-  std::string name_of(LinkId link) const;                        // "node 3 gpu 5 -> node 3 switch"
+  /// One way, with the switch in which it ends; 0 inside a node.
+  Seconds latency_of(LinkId link) const;
+  std::string name_of(DeviceId device) const;  // "node 3 gpu 5"
+  std::string name_of(LinkId link) const;      // "node 3 gpu 5 -> node 3 switch"
 
   /// Links between a GPU and the switch of its domain, each direction. Only if the domain has two
   /// GPUs or more.
@@ -161,9 +179,9 @@ class Cluster {
   // First number of each block. Within a block the pair of links or the device of a GPU, NIC, leaf
   // or spine group is found by its number, so a route needs no search.
   struct Blocks {
-    std::uint32_t node_switch = 0, host = 0, nic = 0, leaf = 0, spine = 0, core = 0;  // devices
+    std::uint32_t node_switch = 0, host = 0, nic = 0, leaf = 0, spine = 0, core = 0, backbone = 0;
     std::uint32_t domain_links = 0, host_links = 0, slot_links = 0, nic_links = 0;
-    std::uint32_t leaf_links = 0, spine_links = 0;
+    std::uint32_t leaf_links = 0, spine_links = 0, switch_links = 0, zone_links = 0;
   };
 
   // Where a GPU is; found once: divisions would be most of the cost of a route.
@@ -174,6 +192,7 @@ class Cluster {
     int nic = 0;   // among all NICs
     int leaf = 0;
     int spine_group = 0;
+    bool borrows = false;  // its own NIC is missing
   };
 
   const Place& place_of(GpuId gpu) const { return places_[index_of(gpu)]; }
@@ -181,19 +200,31 @@ class Cluster {
   void add_devices();
   void add_node_links();
   void add_fabric_links();
+  void add_trunks();
+  void add_global_links();
+  void add_torus_links();
+  BytesPerSecond trunk(double cards, int cables, std::uint64_t number) const;
+  int leaf_of_nic(int nic) const;
   void degrade(const DegradedLinks& links);
   std::uint32_t add_block(DeviceKind kind, int count);
   void add_pair(LinkKind kind, std::uint32_t lower, std::uint32_t upper, BytesPerSecond capacity);
   void append_exit(GpuId gpu, std::vector<LinkId>& route) const;
   void append_entry(GpuId gpu, std::vector<LinkId>& route) const;
+  void append_between(const Place& here, const Place& there, std::vector<LinkId>& route) const;
+  void append_over_core(const Place& here, const Place& there, std::vector<LinkId>& route) const;
+  void append_torus(int from, int to, std::vector<LinkId>& route) const;
   GpuId exit_gpu(GpuId from, GpuId to) const;
+  GpuId own_gpu_on_rail(const Place& here, int rail) const;
+  LinkId global_link(int from, int to) const;  // between two groups of a dragonfly
 
   ClusterSpec spec_;
   FabricPlan plan_;
   bool domain_switches_ = false;
   bool hosts_ = false;
   Blocks first_;
-  std::vector<Place> places_;  // by GpuId
+  std::vector<Place> places_;               // by GpuId
+  std::vector<std::uint32_t> torus_links_;  // by router and dimension: the pair to its successor
+  GraphRoutes graph_routes_;
   std::vector<Device> devices_;
   std::vector<ClusterLink> links_;
   std::map<LinkId, double> conditions_;  // of degraded links

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "sim/check.h"
@@ -71,28 +72,56 @@ void add_route(const Cluster& cluster, GpuId from, GpuId to, LinkCounts& counts,
   for (const LinkId link : route) counts.add(link, 1);
 }
 
+// Members of each domain by which channels leave and enter it: those in places where every domain
+// has its card, since a channel keeps to its rail (NCCL_CROSS_NIC); all, where that leaves none.
+std::vector<std::vector<GpuId>> exits_of(const Cluster& cluster,
+                                         const std::vector<std::vector<GpuId>>& domains) {
+  std::vector<std::vector<GpuId>> exits = domains;
+  if (cluster.spec().missing_nics.empty()) return exits;
+  const System& system = cluster.spec().system;
+  const auto size =
+      static_cast<std::uint32_t>(std::max(system.nvlink_domain, system.gpus_per_node));
+  const auto place = [&](GpuId gpu) { return index_of(gpu) % size; };
+  std::set<std::uint32_t> lacking;  // places
+  for (const std::vector<GpuId>& members : domains) {
+    for (const GpuId gpu : members) {
+      if (cluster.borrows_nic(gpu)) lacking.insert(place(gpu));
+    }
+  }
+  for (std::vector<GpuId>& members : exits) {
+    std::erase_if(members, [&](GpuId gpu) { return lacking.contains(place(gpu)); });
+  }
+  const bool cut_off = std::ranges::any_of(exits, [](const auto& left) { return left.empty(); });
+  return cut_off ? domains : exits;
+}
+
 // One channel per member of the fullest domain; channel k leaves and enters a domain at member
 // k mod g. In a real chain entry and exit are neighbours, swapped from node to node so that each
 // crossing stays on its rail; summed over the channels the loads are the same.
 std::vector<LinkLoad> ring_load(const Cluster& cluster, std::span<const GpuId> gpus) {
   const std::vector<std::vector<GpuId>> domains = members_by_domain(cluster, gpus);
+  const std::vector<std::vector<GpuId>> all_exits = exits_of(cluster, domains);
   const auto fullest =
-      std::ranges::max(domains, {}, [](const auto& members) { return members.size(); }).size();
+      std::ranges::max(all_exits, {}, [](const auto& members) { return members.size(); }).size();
   const std::size_t channels = domains.size() == 1 ? 1 : fullest;
   LinkCounts counts;
   std::vector<LinkId> route;
   for (std::size_t d = 0; d < domains.size(); ++d) {
     const std::vector<GpuId>& members = domains[d];
+    const std::vector<GpuId>& exits = all_exits[d];
     for (std::size_t m = 0; members.size() > 1 && m < members.size(); ++m) {
-      const std::size_t exits =
-          domains.size() == 1 ? 0 : (channels - m + members.size() - 1) / members.size();
-      counts.add(cluster.to_domain(members[m]), channels - exits);
-      counts.add(cluster.from_domain(members[m]), channels - exits);
+      const auto place =
+          static_cast<std::size_t>(std::ranges::find(exits, members[m]) - exits.begin());
+      const bool leaves = domains.size() > 1 && place < std::min(exits.size(), channels);
+      const std::size_t left =
+          leaves ? (channels - place + exits.size() - 1) / exits.size() : std::size_t{0};
+      counts.add(cluster.to_domain(members[m]), channels - left);
+      counts.add(cluster.from_domain(members[m]), channels - left);
     }
     if (domains.size() == 1) break;
-    const std::vector<GpuId>& next = domains[(d + 1) % domains.size()];
+    const std::vector<GpuId>& next = all_exits[(d + 1) % domains.size()];
     for (std::size_t k = 0; k < channels; ++k) {
-      add_route(cluster, members[k % members.size()], next[k % next.size()], counts, route);
+      add_route(cluster, exits[k % exits.size()], next[k % next.size()], counts, route);
     }
   }
   return counts.loads(channels);
@@ -213,9 +242,21 @@ LinkKind slowest_tier(const Cluster& cluster, std::span<const GpuId> gpus) {
   const auto leaf = [&](GpuId gpu) {
     return cluster.uses_pxn() ? plan.pod_of_node(cluster.node_of(gpu)) : cluster.leaf_of(gpu);
   };
-  const auto spine_group = [&](GpuId gpu) { return plan.group_of_leaf(cluster.leaf_of(gpu)); };
+  const auto spine_group = [&](GpuId gpu) { return cluster.spine_group_of(gpu); };
+  const auto zone = [&](GpuId gpu) { return plan.zone_of_group(cluster.spine_group_of(gpu)); };
   if (share(gpus, leaf)) return LinkKind::nic;
-  return share(gpus, spine_group) ? LinkKind::leaf_uplink : LinkKind::spine_uplink;
+  switch (cluster.spec().fabric.kind) {
+    case FabricKind::torus:
+    case FabricKind::graph: return LinkKind::switch_link;
+    case FabricKind::dragonfly:
+      return share(gpus, spine_group) ? LinkKind::leaf_uplink : LinkKind::switch_link;
+    case FabricKind::rail_only: return LinkKind::leaf_uplink;
+    case FabricKind::single_switch:
+    case FabricKind::fat_tree:
+    case FabricKind::rail_optimized: break;
+  }
+  if (share(gpus, spine_group)) return LinkKind::leaf_uplink;
+  return share(gpus, zone) ? LinkKind::spine_uplink : LinkKind::zone_uplink;
 }
 
 }  // namespace flopcast

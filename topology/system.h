@@ -50,6 +50,43 @@ constexpr std::string_view to_text(NetworkKind kind) {
   return {};
 }
 
+/// One-way latency of a message beyond that of InfiniBand, whose latency profiles hold. Rates need
+/// no such figure: cards of all kinds reach 0.9 to 1 of line rate with large messages.
+///   Assumed, from all-reduces of 1 KB over two nodes (two hops of a tree), NCCL 2.20 to 2.27:
+///   InfiniBand NDR 30 us (NVIDIA/nccl-tests issue 290), EFA 65 to 70 us (p5.48xlarge,
+///   aws-samples/awsome-distributed-training), FasTrak (GPUDirect-TCPXO) 147 us (Google Cloud,
+///   a3-mega); of 4 GPUs a node InfiniBand HDR 19 us, Slingshot-11 23 us (Alps). RoCE: as
+///   InfiniBand.
+constexpr Seconds message_latency(NetworkKind kind) {
+  switch (kind) {
+    case NetworkKind::infiniband: return {};
+    case NetworkKind::roce: return {};
+    case NetworkKind::efa: return microseconds(19);
+    case NetworkKind::slingshot: return microseconds(2);
+    case NetworkKind::tcp: return microseconds(58);
+  }
+  return {};
+}
+
+/// How data gets from a GPU to its network card.
+enum class Transport : std::uint8_t {
+  gpudirect,    // the card reads GPU memory
+  host_memory,  // no GPUDirect RDMA: through a buffer in host memory
+  socket,       // no RDMA: TCP sockets, through the kernel
+};
+
+inline constexpr std::array kTransports{Transport::gpudirect, Transport::host_memory,
+                                        Transport::socket};
+
+constexpr std::string_view to_text(Transport transport) {
+  switch (transport) {
+    case Transport::gpudirect: return "gpudirect";
+    case Transport::host_memory: return "host_memory";
+    case Transport::socket: return "socket";
+  }
+  return {};
+}
+
 struct System {
   std::string name;  // catalogue name: "dgx-h100"
   std::string description;
@@ -63,6 +100,25 @@ struct System {
   NetworkKind network = NetworkKind::infiniband;
   std::vector<std::string> sources;
 };
+
+/// Whether GPUs of a node meet in its host.
+constexpr bool joins_by_host(const System& system) {
+  return system.gpus_per_node > 1 &&
+         (system.node_link == NodeLink::pcie || system.nvlink_domain < system.gpus_per_node);
+}
+
+/// Whether GPUs meet in a switch of their NVLink domain.
+constexpr bool joins_by_switch(const System& system) {
+  return system.node_link != NodeLink::pcie && system.nvlink_domain > 1;
+}
+
+/// What a card carries of its line rate. Assumed:
+///   host_memory: a third. Measured 0.28 (send/recv) and 0.30 (all-reduce) of 400G RoCE between
+///   two H100 nodes (CCI-MOC/roce-testing), 0.40 of 8 x 400G (NVIDIA/nccl issue 2409).
+///   socket: 5 GB/s of a whole node, whatever its cards: copies by the CPU's few socket threads.
+///   Measured 3.0 to 3.3 GB/s (4 A100, 2 x 200G Slingshot, argonne-lcf/alcf-nccl-tests) and 8.1
+///   GB/s (1 L40S, schmaustech/nvidia-tools-image).
+BytesPerSecond card_bandwidth(const System& system, Transport transport);
 
 /// GPUs that reach each other without a network card at the rate of their node link: the NVLink
 /// domain, or the node where PCIe joins it.

@@ -62,6 +62,7 @@ void vary_cluster(Generator& random, RandomJob& c) {
   if (random.chance(0.3)) system.nics = 1;
   c.cluster.fabric.switch_ports = one_of(random, std::array{4, 8, 16, 64});
   c.cluster.fabric.oversubscription = one_of(random, std::array{1.0, 1.0, 2.0, 7.0});
+  complete_fabric(random, c.cluster);
 }
 
 void add_irregularity(Generator& random, RandomJob& c) {

@@ -103,6 +103,30 @@ inline Training random_training(Generator& random, int dp) {
   return training;
 }
 
+/// What fabrics need that are no tree, for the nodes and cards as they are.
+inline void complete_fabric(Generator& random, ClusterSpec& spec) {
+  Fabric& fabric = spec.fabric;
+  fabric.dimensions.clear();
+  int rest = spec.nodes;
+  for (const int factor : {2, 3}) {
+    if (rest % factor != 0) continue;
+    fabric.dimensions.push_back(factor);
+    rest /= factor;
+  }
+  fabric.dimensions.push_back(rest);
+  // A ring of switches with one longer cable.
+  fabric.graph = {.switches = {"a", "b", "c", "d"}, .cables = {}, .attached = {}};
+  for (int i = 0; i < 4; ++i) {
+    fabric.graph.cables.push_back({.from = i,
+                                   .to = (i + 1) % 4,
+                                   .bandwidth = gigabytes_per_second(40),
+                                   .latency = microseconds(i == 3 ? 5 : 1)});
+  }
+  const int nics = std::min(spec.system.nics, spec.system.gpus_per_node);
+  for (int i = 0; i < spec.nodes * nics; ++i) fabric.graph.attached.push_back(i % 4);
+  fabric.routing = one_of(random, kRoutings);
+}
+
 inline ClusterSpec random_cluster(Generator& random, int gpus) {
   ClusterSpec spec;
   System& system = spec.system;
@@ -115,6 +139,7 @@ inline ClusterSpec random_cluster(Generator& random, int gpus) {
   system.nic_bandwidth = gigabytes_per_second(static_cast<double>(random.between(5, 50)));
   spec.nodes = (gpus + system.gpus_per_node - 1) / system.gpus_per_node;
   spec.fabric.kind = one_of(random, kFabricKinds);
+  complete_fabric(random, spec);
   return spec;
 }
 

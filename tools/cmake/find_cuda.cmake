@@ -7,7 +7,7 @@ endif()
 include(CheckLanguage)
 check_language(CUDA)
 if(NOT CUDAToolkit_FOUND OR NOT CMAKE_CUDA_COMPILER)
-  message(STATUS "No CUDA toolkit: kernels/ is left out")
+  message(STATUS "No CUDA toolkit: no GPU can be measured")
   return()
 endif()
 

@@ -225,3 +225,44 @@ TEST_CASE("data folders come from --data, then FLOPCAST_DATA") {
   CHECK(flopcast(run + " --data .", "FLOPCAST_DATA=/no/such").code == 0);
   CHECK(flopcast(run, "FLOPCAST_DATA=.").code == 0);
 }
+
+TEST_CASE("topology shows a cluster by name or of a scenario") {
+  const std::string named = "topology show --system dgx-h100 --nodes 64 --fabric fat_tree ";
+  const std::string oversubscribed = named + "--set cluster.fabric.oversubscription=2 ";
+  const Outcome table = flopcast(oversubscribed);
+  CHECK(table.code == 0);
+  CHECK_THAT(table.out, Contains("bisection") && Contains("leaf_uplink") && Contains("2.00 : 1") &&
+                            Contains("assumed"));
+  // 32 nodes of 8 cards of 50 GB/s on either side, half of their cables.
+  const json found = json::parse(flopcast(oversubscribed + "--format json").out);
+  CHECK(found["bisection_bytes_per_second"].get<double>() == Approx(32 * 8 * 50e9 / 2));
+  CHECK(found["tiers"][1]["oversubscription"].get<double>() == Approx(2));
+  CHECK(json::parse(flopcast("topology show " + kExample + " --format json").out)["gpus"] == 8);
+  const TemporaryFolder folder;
+  const fs::path dot = folder / "graph.dot";
+  CHECK(flopcast("topology show --system dgx-h100 --nodes 2 --dot '" + dot.string() + "'").code ==
+        0);
+  CHECK_THAT(contents(dot), Contains("digraph cluster"));
+  const Outcome wrong = flopcast("topology show --system dgx-h100 --nodes 2 --fabric fat_treee");
+  CHECK(wrong.code == 2);
+  CHECK_THAT(wrong.err, Contains("did you mean \"fat_tree\"?"));
+  CHECK(flopcast("topology show").code == 2);
+  CHECK(flopcast("topology show --format xml --system dgx-h100 --nodes 1").code == 2);
+}
+
+TEST_CASE("an imported node is a system that a scenario takes") {
+  const TemporaryFolder folder;
+  const fs::path matrix = folder / "topo.txt";
+  std::ofstream(matrix) << "\tGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\n"
+                           "GPU0\t X \tNV12\tPXB\tSYS\t0-31\nGPU1\tNV12\t X \tSYS\tPXB\t32-63\n";
+  const Outcome imported = flopcast("topology import '" + matrix.string() +
+                                    "' --gpu a100-sxm --nic-bandwidth '200 Gb/s'");
+  REQUIRE(imported.code == 0);
+  json scenario{{"cluster", {{"system", json::parse(imported.out)}, {"nodes", 4}}}};
+  const fs::path file = folder / "cluster.json";
+  std::ofstream(file) << scenario;
+  const Outcome shown = flopcast("topology show '" + file.string() + "' --format json");
+  REQUIRE(shown.code == 0);
+  CHECK(json::parse(shown.out)["gpus"] == 8);
+  CHECK(flopcast("topology import '" + matrix.string() + "' --gpu a100-sxm").code == 2);
+}

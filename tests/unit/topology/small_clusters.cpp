@@ -49,6 +49,39 @@ ClusterSpec small_racks() {
   return spec;
 }
 
+ClusterSpec small_rail_only() {
+  ClusterSpec spec = small_rails_with_core();
+  spec.fabric.kind = FabricKind::rail_only;
+  return spec;
+}
+
+ClusterSpec small_dragonfly() {
+  return {small_system(2, 2), 12, {.kind = FabricKind::dragonfly, .switch_ports = 7}};
+}
+
+ClusterSpec small_torus() {
+  return {small_system(2, 2), 24, {.kind = FabricKind::torus, .dimensions = {2, 3, 4}}};
+}
+
+ClusterSpec small_zones() {
+  ClusterSpec spec = small_rails_with_core();
+  spec.fabric.zone_nodes = 4;
+  spec.fabric.zone_bandwidth = gigabytes_per_second(50);
+  spec.fabric.zone_latency = microseconds(100);
+  return spec;
+}
+
+ClusterSpec small_graph() {
+  ClusterSpec spec{small_system(2, 2), 4, {.kind = FabricKind::graph}};
+  const auto cable = [](int from, int to) {
+    return FabricGraph::Cable{from, to, gigabytes_per_second(80), nanoseconds(500)};
+  };
+  spec.fabric.graph = {.switches = {"a", "b", "c", "d"},
+                       .cables = {cable(0, 1), cable(1, 3), cable(0, 2), cable(2, 3)},
+                       .attached = {0, 0, 1, 1, 2, 2, 3, 3}};
+  return spec;
+}
+
 std::vector<NamedSpec> all_small_clusters() {
   return {{"fat tree", small_fat_tree()},
           {"rails", small_rails()},
@@ -57,7 +90,12 @@ std::vector<NamedSpec> all_small_clusters() {
           {"lone node", lone_node()},
           {"PCIe nodes", pcie_nodes()},
           {"bridged pairs", bridged_pairs()},
-          {"racks", small_racks()}};
+          {"racks", small_racks()},
+          {"rail only", small_rail_only()},
+          {"dragonfly", small_dragonfly()},
+          {"torus", small_torus()},
+          {"zones", small_zones()},
+          {"graph", small_graph()}};
 }
 
 std::vector<GpuId> gpus(std::vector<std::uint32_t> numbers) {

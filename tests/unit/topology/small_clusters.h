@@ -29,6 +29,17 @@ ClusterSpec bridged_pairs();
 /// 8 nodes x 2 GPUs, NVLink domains of 4 nodes.
 ClusterSpec small_racks();
 
+/// The same rails, never joined.
+ClusterSpec small_rail_only();
+/// 12 nodes x 2 GPUs: groups of 4 routers with one node each.
+ClusterSpec small_dragonfly();
+/// 2 x 3 x 4 nodes x 2 GPUs.
+ClusterSpec small_torus();
+/// Rails with core, in two zones of 4 nodes.
+ClusterSpec small_zones();
+/// 4 nodes x 2 GPUs on a square of switches.
+ClusterSpec small_graph();
+
 struct NamedSpec {
   std::string name;
   ClusterSpec spec;

@@ -1,0 +1,130 @@
+#include "scenarios/import_topology.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+
+#include "scenarios/import_topology_parts.h"
+#include "scenarios/text_position.h"
+#include "sim/errors.h"
+
+namespace flopcast {
+namespace {
+
+// NVLinks of the widest GPUs: Hopper and Blackwell have 18.
+constexpr int kMostLinks = 18;
+
+// GPUs that NVLinks join with the first.
+std::size_t domain_of_first(const Wiring& wiring) {
+  std::vector<bool> reached(wiring.gpus, false);
+  std::vector<std::size_t> open{0};
+  reached[0] = true;
+  while (!open.empty()) {
+    const std::size_t from = open.back();
+    open.pop_back();
+    for (std::size_t to = 0; to < wiring.gpus; ++to) {
+      if (reached[to] || wiring.nvlinks[from][to] == 0) continue;
+      reached[to] = true;
+      open.push_back(to);
+    }
+  }
+  return static_cast<std::size_t>(std::ranges::count(reached, true));
+}
+
+// Every GPU has as many links to each other as a GPU can have in all only if a switch joins them.
+NodeLink link_of(const Wiring& wiring, std::size_t domain) {
+  if (domain < 2) return NodeLink::pcie;
+  const std::vector<int>& row = wiring.nvlinks.front();
+  const bool crowded = std::accumulate(row.begin(), row.end(), 0) > kMostLinks;
+  return wiring.switched || crowded ? NodeLink::nvswitch : NodeLink::nvlink_mesh;
+}
+
+}  // namespace
+
+void fail_at(std::string_view text, std::size_t offset, const std::string& name,
+             const std::string& problem) {
+  throw InputError(fmt::format("{}:{}: {}", name, line_and_column(text, offset), problem));
+}
+
+const std::vector<std::string_view>& path_words() {
+  static const std::vector<std::string_view> kWords{"PIX", "PXB", "PHB", "NODE", "SYS"};
+  return kWords;
+}
+
+ImportedSystem system_of(const Wiring& wiring, BytesPerSecond nic_bandwidth) {
+  ImportedSystem imported;
+  System& system = imported.system;
+  const std::size_t domain = domain_of_first(wiring);
+  system.gpus_per_node = static_cast<int>(wiring.gpus);
+  system.node_link = link_of(wiring, domain);
+  system.nvlink_domain =
+      system.node_link == NodeLink::pcie ? system.gpus_per_node : static_cast<int>(domain);
+  system.nic_bandwidth = nic_bandwidth;
+  // Each GPU takes the nearest card, of equally near ones that which fewest took. Cards that nobody
+  // takes serve storage or management.
+  std::vector<int> taken(wiring.cards.size(), 0);
+  for (const std::vector<int>& distance : wiring.distance) {
+    if (distance.empty()) break;
+    std::size_t best = 0;
+    for (std::size_t card = 1; card < distance.size(); ++card) {
+      if (std::pair(distance[card], taken[card]) < std::pair(distance[best], taken[best])) {
+        best = card;
+      }
+    }
+    ++taken[best];
+    imported.nearest.push_back(
+        {wiring.cards[best], std::string(path_words()[static_cast<std::size_t>(distance[best])])});
+  }
+  system.nics = static_cast<int>(wiring.cards.size() -
+                                 static_cast<std::size_t>(std::ranges::count(taken, 0)));
+  return imported;
+}
+
+ImportedSystem import_topology(const std::filesystem::path& file,
+                               std::optional<BytesPerSecond> nic_bandwidth) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw InputError(fmt::format("{}: cannot be read", file.string()));
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  return parse_topology(text, file.string(), nic_bandwidth);
+}
+
+ImportedSystem parse_topology(const std::string& text, const std::string& name,
+                              std::optional<BytesPerSecond> nic_bandwidth) {
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string::npos) fail_at(text, 0, name, "an empty file");
+  const Wiring wiring =
+      text[begin] == '<' ? wiring_of_xml(text, name) : wiring_of_matrix(text, name);
+  const std::optional<BytesPerSecond> speed = nic_bandwidth ? nic_bandwidth : wiring.card_speed;
+  if (!speed && !wiring.cards.empty()) {
+    throw InputError(fmt::format(
+        "{}: does not say how fast the network cards are; give --nic-bandwidth \"400 Gb/s\"",
+        name));
+  }
+  return system_of(wiring, speed.value_or(BytesPerSecond{}));
+}
+
+std::string system_json(const ImportedSystem& imported, const std::string& gpu) {
+  const System& system = imported.system;
+  std::string affinity;
+  for (std::size_t i = 0; i < imported.nearest.size(); ++i) {
+    affinity += fmt::format("{}GPU {}: {} ({})", i == 0 ? "" : ", ", i, imported.nearest[i].card,
+                            imported.nearest[i].path);
+  }
+  nlohmann::ordered_json object{{"name", system.name},
+                                {"description", affinity},
+                                {"gpu", gpu},
+                                {"gpus_per_node", system.gpus_per_node},
+                                {"nvlink_domain", system.nvlink_domain},
+                                {"node_link", to_text(system.node_link)},
+                                {"nics", system.nics}};
+  if (system.nics > 0) object["nic_bandwidth"] = to_text(system.nic_bandwidth);
+  object["sources"] = system.sources;
+  return object.dump(2) + "\n";
+}
+
+}  // namespace flopcast
