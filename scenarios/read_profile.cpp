@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "scenarios/profile_regimes.h"
+
 namespace flopcast {
 namespace {
-
-constexpr std::array kEvidences{Evidence::assumed, Evidence::fitted, Evidence::measured};
 
 constexpr std::array kPasses{Choice<AttentionPass>{"forward", AttentionPass::forward},
                              Choice<AttentionPass>{"backward", AttentionPass::backward}};
@@ -20,18 +20,6 @@ constexpr std::array<Choice<MemoryKernel>, kMemoryKernels> kMemoryNames{{
     {"optimizer", MemoryKernel::optimizer},
     {"permute", MemoryKernel::permute},
 }};
-
-Provenance read_provenance(const Node& node) {
-  Provenance provenance{.evidence = node.at("evidence").one_of(kEvidences),
-                        .source = node.at("source").text()};
-  if (const auto error = node.find("median_error")) {
-    provenance.median_error = error->number();
-  }
-  if (const auto error = node.find("p90_error")) {
-    provenance.p90_error = error->number();
-  }
-  return provenance;
-}
 
 GemmCurve read_gemm(const Node& node) {
   GemmCurve curve{.eff_inf = node.at("eff_inf").number(1e-3, 2),
@@ -96,6 +84,7 @@ NetworkModel read_network(const Node& node) {
     model.switch_reduction = {.domain = read_tier(reduction->at("domain")),
                               .tree = read_tier(reduction->at("tree"))};
   }
+  if (const auto regimes = node.find("regimes")) model.regimes = read_regimes(*regimes);
   return model;
 }
 

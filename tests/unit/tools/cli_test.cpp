@@ -132,6 +132,33 @@ TEST_CASE("check fits or does not") {
              Contains("DOES NOT FIT") && Contains("the largest ledger is activations"));
 }
 
+TEST_CASE("import reads a log of nccl-tests and holds it against its machine") {
+  const std::string log = "tests/data/nccl/logs/h100-sxm_ar_16gpu_2n_ndr400x8_t309.txt";
+  const json read = json::parse(flopcast("import " + log + " --format json").out);
+  CHECK(read["tables"][0]["ranks"] == 16);
+  CHECK(read["tables"][0]["rows"].size() == 32);
+  const Outcome checked = flopcast("import " + log + " --check --system dgx-h100 --nodes 2");
+  CHECK(checked.code == 0);
+  CHECK_THAT(checked.out, Contains("reached") && Contains("as expected"));
+}
+
+TEST_CASE("calibrate fits logs into a profile that a run uses") {
+  const TemporaryFolder folder;
+  const std::string profile = (folder / "mine.json").string();
+  const Outcome outcome = flopcast(
+      "calibrate --from tests/data/nccl/logs/h100-sxm_ar_8gpu_aic-2.29.2.txt"
+      " --system dgx-h100 -o '" +
+      profile + "'");
+  CHECK(outcome.code == 0);
+  CHECK_THAT(outcome.out, Contains("all_reduce") && Contains("No row was left out") &&
+                              Contains("Predicted for shapes"));
+  const Outcome run =
+      flopcast("run " + kExample + " --set expect={} --set 'profile=" + profile + "'");
+  CHECK(run.code == 0);
+  CHECK_THAT(flopcast("calibrate").err, Contains("--from LOG"));
+  CHECK(flopcast("calibrate").code == 3);
+}
+
 TEST_CASE("wrong input is exit code 2 and says what was meant") {
   struct WrongInput {
     std::string arguments;
