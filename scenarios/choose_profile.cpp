@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "scenarios/nearest.h"
-#include "scenarios/read_profile.h"
 #include "scenarios/scenario_parts.h"
+#include "scenarios/shipped_data.h"
+#include "sim/errors.h"
 
 namespace flopcast {
 namespace {
@@ -24,38 +25,38 @@ std::vector<std::string> shipped_names(const std::filesystem::path& folder) {
 }
 
 [[noreturn]] void fail_unknown(const Node& node, std::string_view name, const std::string& problem,
-                               const DataFolders& data) {
-  const auto names = shipped_names(data.profiles);
+                               const ShippedData& data) {
+  const auto names = shipped_names(data.profiles());
   const std::vector<std::string_view> known(names.begin(), names.end());
-  node.fail(
-      fmt::format("{}; shipped: {}{}", problem, fmt::join(known, ", "), did_you_mean(name, known)));
+  throw Unsupported(fmt::format("{}: {}; shipped: {}{}", node.place(), problem,
+                                fmt::join(known, ", "), did_you_mean(name, known)));
 }
 
-Profile named_profile(const Node& node, const DataFolders& data) {
+Profile named_profile(const Node& node, ShippedData& data) {
   const std::string name = node.text();
   if (is_file_path(name)) {
     const auto file = node.folder() / name;
     if (!std::filesystem::exists(file)) node.fail(fmt::format("no such file: {}", file.string()));
-    return read_profile(Document::read(file));
+    return data.profile(file);
   }
-  const auto file = data.profiles / (name + ".json");
+  const auto file = data.profiles() / (name + ".json");
   if (!std::filesystem::exists(file)) {
     fail_unknown(node, name, fmt::format("no profile {}", node.shown()), data);
   }
-  return read_profile(Document::read(file));
+  return data.profile(file);
 }
 
 }  // namespace
 
 Profile choose_profile(const std::optional<Node>& node, const Node& root, const Gpu& gpu,
-                       const DataFolders& data) {
+                       ShippedData& data) {
   if (!node) {
-    const auto file = data.profiles / (gpu.name + ".json");
+    const auto file = data.profiles() / (gpu.name + ".json");
     if (!std::filesystem::exists(file)) {
       fail_unknown(root, gpu.name,
                    fmt::format("no profile is shipped for {}; give \"profile\"", gpu.name), data);
     }
-    return read_profile(Document::read(file));
+    return data.profile(file);
   }
   if (node->is_text()) return named_profile(*node, data);
   Profile profile = named_profile(node->at("name"), data);

@@ -120,8 +120,30 @@ Node Document::root() const { return {*state_, state_->root}; }
 
 const std::string& Document::name() const { return state_->name; }
 
+Document Document::part(const Node& value) const {
+  auto state = std::make_unique<DocumentState>();
+  state->name = state_->name;
+  state->text = state_->text;
+  state->root = *value.value_;
+  state->root.parent = nullptr;
+  state->root.ordinal = 0;
+  state->root_steps = steps_to(*value.value_);
+  link(state->root);
+  return Document(std::move(state));
+}
+
+void Document::set(std::string_view path, const Node& value) {
+  apply(path, *value.value_, {.pointer = {}, .shown = {}, .origin = steps_to(*value.value_)},
+        value.place());
+}
+
 void Document::set(std::string_view path, std::string_view value) {
   const std::string shown = fmt::format("--set {}={}", path, value);
+  apply(path, override_value(value), {.pointer = {}, .shown = shown, .origin = {}}, shown);
+}
+
+void Document::apply(std::string_view path, JsonValue value, AppliedOverride applied,
+                     std::string_view shown) {
   JsonValue* target = &state_->root;
   const auto steps = split_path(path);
   // A value of its own may hang as deep again below the last step; links are followed recursively.
@@ -135,7 +157,7 @@ void Document::set(std::string_view path, std::string_view value) {
     }
     target = &child(*target, step, shown);
   }
-  *target = override_value(value);
+  *target = std::move(value);
   link(state_->root);
   const bool member = target->parent != nullptr && target->parent->kind == JsonKind::object;
   if (target->kind == JsonKind::null && member) {
@@ -144,7 +166,8 @@ void Document::set(std::string_view path, std::string_view value) {
     return;
   }
   // `target` is linked now and knows its path.
-  state_->overrides.push_back({pointer_to(*target), shown});
+  applied.pointer = pointer_to(*target);
+  state_->overrides.push_back(std::move(applied));
 }
 
 std::vector<std::string> Document::asked() const {

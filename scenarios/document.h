@@ -27,6 +27,7 @@ namespace flopcast {
 
 struct DocumentState;  // text, tree and overrides: scenarios/json_tree.h
 struct JsonValue;
+struct AppliedOverride;
 
 /// A word in a file and the value that it stands for.
 template <class E>
@@ -102,6 +103,7 @@ class Node {
   std::filesystem::path folder() const;
 
  private:
+  friend class Document;
   double quantity_value(std::string_view example, std::optional<double> parsed,
                         bool positive) const;
 
@@ -129,6 +131,12 @@ class Document {
   Node root() const;
   const std::string& name() const;
 
+  /// A document of its own whose root is a copy of the value; messages still tell its place in this
+  /// one. The value must lie in this document.
+  Document part(const Node& value) const;
+  /// Sets a value as below, but to a copy of one of the document that this is a part of; messages
+  /// tell where that one stands.
+  void set(std::string_view path, const Node& value);
   /// Sets a value as `--set parallel.tp=4` does: creates what is missing on the way, numbers index
   /// arrays, the value is JSON or, where it is not, a bare word; null takes the key away. Earlier
   /// Nodes become invalid.
@@ -140,6 +148,8 @@ class Document {
 
  private:
   explicit Document(std::unique_ptr<DocumentState> state);
+  void apply(std::string_view path, JsonValue value, AppliedOverride applied,
+             std::string_view shown);
   std::unique_ptr<DocumentState> state_;
 };
 

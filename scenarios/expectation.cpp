@@ -38,11 +38,13 @@ void lower(std::optional<double>& highest, double bound) {
 ExpectationResult evaluate_one(const Expectation& expectation, const StepReport& report) {
   const auto metric = find_metric(expectation.metric);
   FLOPCAST_CHECK(metric.has_value(), "the reader accepts only the names of metrics");
-  ExpectationResult result{.metric = *metric,
-                           .found = metric->of(report),
-                           .expected = expectation.value,
-                           .lowest = expectation.min,
-                           .highest = expectation.max};
+  ExpectationResult result{
+      .metric = *metric,
+      .found = metric->of(report),
+      .expected = expectation.value ? expectation.value : expectation.reference,
+      .lowest = expectation.min,
+      .highest = expectation.max,
+      .allow_failure = expectation.allow_failure};
   if (expectation.value) {
     const double margin = std::abs(*expectation.value) * expectation.tolerance;
     raise(result.lowest, *expectation.value - margin);

@@ -40,7 +40,11 @@ struct ExpectationResult {
   std::optional<double> expected;  // the middle of the bounds, where a value was given
   std::optional<double> lowest;
   std::optional<double> highest;
+  bool allow_failure = false;
   bool passed = false;
+
+  /// Passed, or its failure is allowed.
+  bool accepted() const { return passed || allow_failure; }
 };
 
 /// In the order of `expectations`, whose names must be those of metrics. A value that is not a

@@ -23,7 +23,7 @@ Plan plan_of(const Scenario& scenario, const Cluster& cluster, FoldMode fold) {
 
 Forecast forecast(const Scenario& scenario, TimelineSink* sink, FoldMode fold) {
   if (const auto gap = lowering_gap(scenario.job)) {
-    throw InputError(scenario.file + ": " + *gap);
+    throw Unsupported(scenario.file + ": " + *gap);
   }
   const Cluster cluster(scenario.cluster);
   Plan plan = plan_of(scenario, cluster, fold);

@@ -22,7 +22,7 @@ enum class FoldMode : std::uint8_t {
   off,        // every rank
 };
 
-/// `sink` may be null. Throws InputError where the scenario asks for what is not simulated yet.
+/// `sink` may be null. Throws Unsupported where the scenario asks for what is not simulated yet.
 Forecast forecast(const Scenario& scenario, TimelineSink* sink = nullptr,
                   FoldMode fold = FoldMode::automatic);
 

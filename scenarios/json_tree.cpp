@@ -280,6 +280,15 @@ void link(JsonValue& value) {
   }
 }
 
+std::vector<std::size_t> steps_to(const JsonValue& value) {
+  std::vector<std::size_t> steps;
+  for (const JsonValue* v = &value; v->parent != nullptr; v = v->parent) {
+    steps.push_back(v->ordinal);
+  }
+  std::reverse(steps.begin(), steps.end());
+  return steps;
+}
+
 std::string pointer_to(const JsonValue& value) {
   if (value.parent == nullptr) return {};
   const std::string step = value.parent->kind == JsonKind::object

@@ -32,17 +32,19 @@ struct JsonValue {
   mutable std::vector<std::string> missing{};  // keys asked for that are not there
 };
 
-/// A value that the command line set, and where.
+/// A value that was set after reading, and where it is from.
 struct AppliedOverride {
-  std::string pointer;  // "/parallel/tp"
-  std::string shown;    // "--set parallel.tp=4"
+  std::string pointer;                // "/parallel/tp"
+  std::string shown{};                // "--set parallel.tp=4"; empty: from elsewhere in the text
+  std::vector<std::size_t> origin{};  // steps to it from the root of the text
 };
 
 struct DocumentState {
   std::string name;
   std::string text;
   JsonValue root;
-  std::vector<AppliedOverride> overrides;
+  std::vector<std::size_t> root_steps{};  // from the root of the text to `root`
+  std::vector<AppliedOverride> overrides{};
 };
 
 // Deep enough for any file of ours; keeps hostile ones from eating the stack.
@@ -53,6 +55,9 @@ JsonValue parse_json(std::string_view text, std::string_view name);
 
 /// Sets parent and ordinal of all values below.
 void link(JsonValue& value);
+
+/// From the root to the value: the n-th member, the n-th element.
+std::vector<std::size_t> steps_to(const JsonValue& value);
 
 /// "/parallel/tp"
 std::string pointer_to(const JsonValue& value);

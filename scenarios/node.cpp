@@ -26,12 +26,9 @@ std::string in_quotes(std::string_view text) {
   return out;
 }
 
-std::vector<std::size_t> steps_to(const JsonValue& value) {
-  std::vector<std::size_t> steps;
-  for (const JsonValue* v = &value; v->parent != nullptr; v = v->parent) {
-    steps.push_back(v->ordinal);
-  }
-  std::reverse(steps.begin(), steps.end());
+std::vector<std::size_t> steps_in_text(const DocumentState& state, const JsonValue& value) {
+  std::vector<std::size_t> steps = steps_to(value);
+  steps.insert(steps.begin(), state.root_steps.begin(), state.root_steps.end());
   return steps;
 }
 
@@ -70,11 +67,21 @@ bool is_in_text(const DocumentState& state, const JsonValue& value, std::size_t 
   return state.text[offset] == '"';
 }
 
+std::string place_of_override(const DocumentState& state, const AppliedOverride& applied) {
+  if (!applied.shown.empty()) return applied.shown;
+  const std::size_t offset = place_of(state.text, applied.origin).value;
+  return fmt::format("{}:{}", state.name, line_and_column(state.text, offset));
+}
+
 std::string place(const DocumentState& state, const JsonValue& value, Point point) {
-  if (const AppliedOverride* applied = override_of(state, value)) return applied->shown;
-  const ValuePlace found = place_of(state.text, steps_to(value));
+  if (const AppliedOverride* applied = override_of(state, value)) {
+    return place_of_override(state, *applied);
+  }
+  const ValuePlace found = place_of(state.text, steps_in_text(state, value));
   if (!is_in_text(state, value, found.key)) {
-    if (const AppliedOverride* applied = creator_of(state, value)) return applied->shown;
+    if (const AppliedOverride* applied = creator_of(state, value)) {
+      return place_of_override(state, *applied);
+    }
   }
   const std::size_t offset = point == Point::key ? found.key : found.value;
   return fmt::format("{}:{}", state.name, line_and_column(state.text, offset));

@@ -18,9 +18,56 @@ double read_bound(const Node& node, MetricUnit unit) {
   return 0;
 }
 
-Expectation read_expectation(const Node& node, const Metric& metric) {
+/// How a tuple names the unit of a metric that is a plain number.
+std::string_view plain_unit(MetricUnit unit) {
+  switch (unit) {
+    case MetricUnit::seconds:
+    case MetricUnit::bytes: return "";
+    case MetricUnit::tokens_per_second: return "tokens/s";
+    case MetricUnit::teraflops: return "TFLOP/s";
+    case MetricUnit::fraction: return "1";
+  }
+  return "";
+}
+
+template <class Q>
+double in_base_units(const Node& number, const Node& unit) {
+  const auto parsed = parse_quantity<Q>(fmt::format("{} {}", number.number(), unit.text()));
+  if (!parsed) unit.expected(fmt::format("the unit of {}", quantity_example<Q>()));
+  return parsed->value;
+}
+
+double read_in_unit(const Node& number, const Node& unit, MetricUnit kind) {
+  if (kind == MetricUnit::seconds) return in_base_units<Seconds>(number, unit);
+  if (kind == MetricUnit::bytes) return in_base_units<Bytes>(number, unit);
+  const std::string_view name = plain_unit(kind);
+  if (unit.text() != name) unit.expected(fmt::format("\"{}\"", name));
+  return number.number();
+}
+
+/// A reference as ReFrame writes it: value, lower and upper threshold relative to it, unit.
+/// Source: ReFrame 4, regression test API, "reference"; null is no threshold.
+Expectation read_tuple(const Node& node, const Metric& metric) {
+  const auto parts = node.items();
+  if (parts.size() != 4) {
+    node.expected("[value, lower threshold, upper threshold, unit], as [5.9, -0.05, 0.1, \"s\"]");
+  }
   Expectation expectation;
   expectation.metric = metric.name;
+  const double value = read_in_unit(parts[0], parts[3], metric.unit);
+  expectation.reference = value;
+  if (!parts[1].is_null()) expectation.min = value * (1 + parts[1].number(-1, 0));
+  if (!parts[2].is_null()) expectation.max = value * (1 + parts[2].number(0));
+  return expectation;
+}
+
+Expectation read_expectation(const Node& node, const Metric& metric) {
+  if (node.is_array()) return read_tuple(node, metric);
+  Expectation expectation;
+  expectation.metric = metric.name;
+  if (const auto allowed = node.find("allow_failure")) {
+    expectation.allow_failure = allowed->boolean();
+  }
   const auto value = node.find("value");
   const auto tolerance = node.find("tolerance");
   const auto min = node.find("min");

@@ -95,10 +95,10 @@ std::string stem(const std::string& file) { return std::filesystem::path(file).s
 
 }  // namespace
 
-Scenario read_scenario_document(const Document& document, const DataFolders& data) {
+Scenario read_scenario_document(const Document& document, ShippedData& data) {
   const Node root = document.root();
   if (!root.is_object()) root.expected("an object");
-  Catalogue catalogue(data.catalogue);
+  Catalogue& catalogue = data.catalogue();
   Scenario scenario;
   scenario.file = document.name();
   root.find("$schema");  // for the user's editor
@@ -106,6 +106,9 @@ Scenario read_scenario_document(const Document& document, const DataFolders& dat
   scenario.name = name ? name->text() : stem(scenario.file);
   if (const auto text = root.find("description")) scenario.description = text->text();
   scenario.sources = read_sources(root);
+  if (const auto list = root.find("assumptions")) {
+    for (const Node& assumption : list->items()) scenario.assumptions.push_back(assumption.text());
+  }
   if (const auto mark = root.find("mark")) scenario.mark = mark->one_of(kMarks);
   scenario.job.model = read_model(root.at("model"), catalogue);
   scenario.cluster = read_cluster(root.at("cluster"), catalogue);
@@ -126,7 +129,8 @@ Scenario read_scenario(const std::filesystem::path& file, const std::vector<Over
                        const DataFolders& data) {
   Document document = Document::read(file);
   for (const Override& override : overrides) document.set(override.path, override.value);
-  return read_scenario_document(document, data);
+  ShippedData shipped(data);
+  return read_scenario_document(document, shipped);
 }
 
 }  // namespace flopcast

@@ -20,8 +20,10 @@ struct Expectation {
   std::string metric;           // "step_time", "tokens_per_second_per_gpu", "memory_peak", "mfu"
   std::optional<double> value;  // in the metric's base unit
   double tolerance = 0;         // relative
+  std::optional<double> reference;  // shown beside the answer; bounds nothing
   std::optional<double> min;
   std::optional<double> max;
+  bool allow_failure = false;  // told, but the scenario passes all the same
 };
 
 /// What a published run is used for: to choose constants, or to test them. A test case is never
@@ -32,7 +34,8 @@ struct Scenario {
   std::string name;  // file name without folder and extension, or its "name"
   std::string file;  // as given by the user, for messages
   std::string description;
-  std::vector<std::string> sources;  // of the numbers in it
+  std::vector<std::string> sources;      // of the numbers in it
+  std::vector<std::string> assumptions;  // what stands in it that the sources do not say
   Mark mark = Mark::none;
   ClusterSpec cluster;
   Job job;

@@ -10,6 +10,7 @@
 #include "scenarios/catalogue.h"
 #include "scenarios/document.h"
 #include "scenarios/scenario.h"
+#include "scenarios/shipped_data.h"
 #include "topology/cluster.h"
 
 namespace flopcast {
@@ -34,7 +35,7 @@ Framework read_framework(const std::optional<Node>& node);
 /// A shipped profile by name, a file, or an object {"name", "level"}; without a word of it the
 /// shipped one that is named like the GPU. `root` is where its absence is reported.
 Profile choose_profile(const std::optional<Node>& node, const Node& root, const Gpu& gpu,
-                       const DataFolders& data);
+                       ShippedData& data);
 std::vector<Expectation> read_expectations(const std::optional<Node>& node);
 /// "source", a text, and "sources", a list of them.
 std::vector<std::string> read_sources(const Node& node);
@@ -43,6 +44,6 @@ std::vector<std::string> read_sources(const Node& node);
 bool is_file_path(const std::string& text);
 
 /// The whole file, its overrides applied. Asks the document for every key that it knows.
-Scenario read_scenario_document(const Document& document, const DataFolders& data);
+Scenario read_scenario_document(const Document& document, ShippedData& data);
 
 }  // namespace flopcast

@@ -1,6 +1,6 @@
 #pragma once
 
-// The three mistakes that reach a user. Each is thrown where it is found and caught once, in main.
+// The mistakes that reach a user. Each is thrown where it is found and caught once, in main.
 
 #include <stdexcept>
 #include <string>
@@ -12,6 +12,13 @@ namespace flopcast {
 class InputError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+};
+
+/// The user's input is right, but asks for what is not simulated yet, or for what no shipped data
+/// describes. To a user it is an InputError; a table of measured runs counts it apart.
+class Unsupported : public InputError {
+ public:
+  using InputError::InputError;
 };
 
 /// A file cannot be read or written: exit code 3.

@@ -6,7 +6,7 @@
 namespace flopcast {
 
 bool Answer::passed() const {
-  return std::ranges::all_of(expectations, &ExpectationResult::passed);
+  return std::ranges::all_of(expectations, &ExpectationResult::accepted);
 }
 
 Answer answer(Scenario scenario, StepReport report, std::optional<FlopConvention> convention) {

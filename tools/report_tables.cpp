@@ -58,7 +58,23 @@ bool same_but_stage(const Row& a, const Row& b) {
   return std::equal(a.cells.begin() + 1, a.cells.end(), b.cells.begin() + 1, b.cells.end());
 }
 
-/// The value of a metric with its unit.
+std::string verdict(const ExpectationResult& result) {
+  if (result.passed) return "pass";
+  return result.allow_failure ? "fail (allowed)" : "FAIL";
+}
+
+std::string deviation_text(const ExpectationResult& result) {
+  if (!result.expected || *result.expected == 0) return "";
+  return fmt::format("{:+.1f} %", (result.found / *result.expected - 1) * 100);
+}
+
+std::string link_text(std::string name) {
+  std::ranges::replace(name, '_', ' ');
+  return name;
+}
+
+}  // namespace
+
 std::string metric_text(double value, MetricUnit unit) {
   switch (unit) {
     case MetricUnit::seconds: return to_text(seconds(value));
@@ -80,18 +96,6 @@ std::string bounds_text(const ExpectationResult& result) {
   if (result.highest) return fmt::format("at most {}", metric_text(*result.highest, unit));
   return "any";
 }
-
-std::string deviation_text(const ExpectationResult& result) {
-  if (!result.expected || *result.expected == 0) return "";
-  return fmt::format("{:+.1f} %", (result.found / *result.expected - 1) * 100);
-}
-
-std::string link_text(std::string name) {
-  std::ranges::replace(name, '_', ' ');
-  return name;
-}
-
-}  // namespace
 
 std::string count_text(double count) {
   constexpr std::array<std::pair<double, std::string_view>, 4> kLetters{
@@ -246,11 +250,13 @@ TextTable expectation_table(std::span<const ExpectationResult> expectations) {
                   .rows = {}};
   for (const ExpectationResult& result : expectations) {
     const MetricUnit unit = result.metric.unit;
-    table.rows.push_back({{result.passed ? "pass" : "FAIL", std::string(result.metric.name),
-                           metric_text(result.found, unit),
-                           result.expected ? metric_text(*result.expected, unit) : "",
-                           deviation_text(result), bounds_text(result)},
-                          result.passed ? Tone::good : Tone::bad});
+    table.rows.push_back(
+        {{verdict(result), std::string(result.metric.name), metric_text(result.found, unit),
+          result.expected ? metric_text(*result.expected, unit) : "", deviation_text(result),
+          bounds_text(result)},
+         result.passed       ? Tone::good
+         : result.accepted() ? Tone::faint
+                             : Tone::bad});
   }
   return table;
 }

@@ -33,6 +33,11 @@ std::vector<Fact> memory_facts(const StepReport& report);
 /// How many ranks and events were simulated.
 std::string simulation_note(const StepReport& report);
 
+/// A value of a metric with its unit.
+std::string metric_text(double value, MetricUnit unit);
+/// "at most 80.00 GB", "5.2 s to 6.6 s".
+std::string bounds_text(const ExpectationResult& result);
+
 /// "405.9 B": four digits and the letter of a thousand, million, billion or trillion.
 std::string count_text(double count);
 

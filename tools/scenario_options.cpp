@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "scenarios/scenario_file.h"
+#include "scenarios/scenario_parts.h"
 #include "sim/errors.h"
 #include "tools/data_folders.h"
 
@@ -27,13 +29,36 @@ Override read_override(const std::string& setting) {
   return {.path = setting.substr(0, equals), .value = setting.substr(equals + 1)};
 }
 
+void add_batch_options(CLI::App& verb, ScenarioOptions& options) {
+  verb.add_option("--only", options.only, "Only scenarios whose name matches, as 'llama3-*'")
+      ->type_name("GLOB");
+  verb.add_option("--jobs", options.jobs, "Scenarios side by side; default: one per core")
+      ->type_name("N");
+}
+
+BatchQuestion batch_question(const ScenarioOptions& options) {
+  BatchQuestion question{.paths = {options.files.begin(), options.files.end()},
+                         .only = options.only,
+                         .overrides = {},
+                         .threads = options.jobs};
+  question.overrides.reserve(options.settings.size());
+  for (const std::string& setting : options.settings) {
+    question.overrides.push_back(read_override(setting));
+  }
+  return question;
+}
+
 std::vector<Scenario> read_scenarios(const ScenarioOptions& options) {
-  const DataFolders data = find_data_folders(options.data);
-  std::vector<Override> overrides;
-  for (const std::string& setting : options.settings) overrides.push_back(read_override(setting));
+  ShippedData shipped(find_data_folders(options.data));
+  const auto overrides = batch_question(options).overrides;
   std::vector<Scenario> scenarios;
   for (const std::string& file : options.files) {
-    scenarios.push_back(read_scenario(file, overrides, data));
+    const ScenarioFile source = ScenarioFile::read(file);
+    for (std::size_t i = 0; i < source.names().size(); ++i) {
+      Document document = source.scenario(i);
+      for (const Override& override : overrides) document.set(override.path, override.value);
+      scenarios.push_back(read_scenario_document(document, shipped));
+    }
   }
   return scenarios;
 }

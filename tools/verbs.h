@@ -25,5 +25,6 @@ struct Verb {
 
 Verb add_run_verb(CLI::App& app);
 Verb add_check_verb(CLI::App& app);
+Verb add_batch_verb(CLI::App& app);
 
 }  // namespace flopcast

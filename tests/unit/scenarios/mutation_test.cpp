@@ -71,8 +71,8 @@ std::string mutated(std::string text, Random& random) {
 
 TEST_CASE("mutated scenarios are read or refused, never worse") {
   const std::filesystem::path source(FLOPCAST_SOURCE_DIR);
-  const DataFolders data{.catalogue = source / "scenarios/catalogue",
-                         .profiles = source / "calibration/profiles"};
+  ShippedData data(
+      {.catalogue = source / "scenarios/catalogue", .profiles = source / "calibration/profiles"});
   const std::vector<std::string> originals{
       text_of(source / "scenarios/examples/llama3.1-405b-16k-h100.json"),
       text_of(source / "scenarios/examples/what-if-inline.json"),

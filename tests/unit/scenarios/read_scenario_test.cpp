@@ -76,6 +76,7 @@ TEST_CASE("the 405B example becomes what the paper says") {
 
 TEST_CASE("every example is legal") {
   for (const auto& entry : std::filesystem::directory_iterator(kSource / "scenarios/examples")) {
+    if (entry.path().extension() != ".json") continue;  // ci/
     CAPTURE(entry.path());
     CHECK_NOTHROW(read_scenario(entry.path(), {}, shipped()));
   }
@@ -176,7 +177,8 @@ TEST_CASE("the rank order is read innermost first") {
 TEST_CASE("schema and reader know the same keys") {
   const auto document =
       Document::read(std::filesystem::path(FLOPCAST_TEST_DATA) / "every_key.json");
-  read_scenario_document(document, shipped());
+  ShippedData data(shipped());
+  read_scenario_document(document, data);
   std::set<std::string> read;
   for (const std::string& key : document.asked()) read.insert(key);
 
