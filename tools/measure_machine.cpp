@@ -8,6 +8,7 @@
 
 #include "kernels/measure.h"
 #include "kernels/rank_place.h"
+#include "sim/errors.h"
 #include "tools/output.h"
 
 namespace flopcast {
@@ -49,6 +50,9 @@ ExitCode measure_machine(const MeasureMachineOptions& options) {
                            options.samples, summary.measured, to_text(summary.spent),
                            summary.resumed, summary.failed, summary.left));
   return ExitCode::passed;
+}
+catch (const DeviceError& error) {
+  throw DeviceError(fmt::format("calibrate: {}; give --from LOG... to fit logs", error.what()));
 }
 
 }  // namespace flopcast
