@@ -127,6 +127,7 @@ void Cluster::add_node_links() {
 }
 
 void Cluster::add_fabric_links() {
+  if (plan_.nics_per_node == 0) return;  // a lone node, whatever its fabric lists
   const auto next = [this] { return static_cast<std::uint32_t>(links_.size()); };
   const BytesPerSecond card = card_bandwidth(spec_.system, spec_.transport);
   first_.nic_links = next();

@@ -296,6 +296,9 @@ RandomJob faster_links(RandomJob c, double factor) {
   c.cluster.system.gpu.nvlink = factor * c.cluster.system.gpu.nvlink;
   c.cluster.system.gpu.pcie = factor * c.cluster.system.gpu.pcie;
   c.cluster.system.nic_bandwidth = factor * c.cluster.system.nic_bandwidth;
+  for (FabricGraph::Cable& cable : c.cluster.fabric.graph.cables) {
+    cable.bandwidth = factor * cable.bandwidth;
+  }
   return c;
 }
 
@@ -325,6 +328,7 @@ RandomJob faster_in_all(const RandomJob& from, double factor) {
     shrink(tier->hop);
   }
   shrink(c.cluster.fabric.hop_latency);
+  for (FabricGraph::Cable& cable : c.cluster.fabric.graph.cables) shrink(cable.latency);
   shrink(c.job.training.framework.host_per_operator);
   shrink(c.job.training.framework.step_overhead);
   return c;

@@ -199,6 +199,9 @@ TEST_CASE("a graph is routed by latency, and flows share equal routes") {
     });
   }
   CHECK(first == std::set{0, 2});
+  ClusterSpec lone = spec;
+  lone.nodes = 1;
+  CHECK(Cluster(lone).links().empty());
   spec.fabric.graph.cables = {cable(0, 1, 1), cable(2, 3, 1)};
   CHECK(problem_of(spec) == "no cables lead from switch a to c");
   spec.fabric.graph.attached = {0, 1};
