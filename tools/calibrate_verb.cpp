@@ -1,5 +1,5 @@
-// flopcast calibrate: a profile from what a machine really does. From logs here; measuring needs a
-// GPU.
+// flopcast calibrate: a profile from what a machine really does: its logs, or, where it has GPUs,
+// samples measured on them.
 
 #include <fmt/format.h>
 
@@ -10,12 +10,12 @@
 #include <memory>
 #include <set>
 
-#include "build_info.h"
 #include "scenarios/profile_regimes.h"
 #include "scenarios/read_profile.h"
 #include "sim/errors.h"
 #include "tools/collective_logs.h"
 #include "tools/data_folders.h"
+#include "tools/measure_machine.h"
 #include "tools/output.h"
 #include "tools/text_table.h"
 #include "tools/verbs.h"
@@ -27,6 +27,7 @@ struct CalibrateOptions {
   CollectiveLogOptions logs;
   std::optional<std::string> base;
   std::optional<std::string> output;
+  MeasureMachineOptions measure;
 };
 
 std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
@@ -152,12 +153,7 @@ void write_profile(const CalibrateOptions& options, const System& system, const 
 }
 
 ExitCode calibrate(const CalibrateOptions& options) {
-  if (options.logs.files.empty()) {
-    throw DeviceError(fmt::format("calibrate: {}; give --from LOG... to fit logs",
-                                  kWithCuda ? "no GPU was found to measure"
-                                            : "this program was built without CUDA and cannot "
-                                              "measure a GPU"));
-  }
+  if (options.logs.files.empty()) return measure_machine(options.measure);
   const CollectiveMachine machine = read_machine(options.logs);
   const std::vector<PlacedTable> tables = placed_tables(options.logs, machine);
   const NetworkFit fit = fit_network(tables, machine.prior());
@@ -174,7 +170,8 @@ ExitCode calibrate(const CalibrateOptions& options) {
 
 Verb add_calibrate_verb(CLI::App& app) {
   const auto options = std::make_shared<CalibrateOptions>();  // shared by the parser and the action
-  CLI::App* verb = app.add_subcommand("calibrate", "Fit a profile to a machine's own logs");
+  CLI::App* verb = app.add_subcommand(
+      "calibrate", "Measure the GPUs here, or fit a profile to a machine's own logs");
   verb->add_option("--from", options->logs.files, "nccl-tests or rccl-tests logs")
       ->type_name("LOG...");
   add_collective_log_options(*verb, options->logs);
@@ -183,6 +180,7 @@ Verb add_calibrate_verb(CLI::App& app) {
       ->type_name("PROFILE");
   verb->add_option("-o,--output", options->output, "Write the profile to a file")
       ->type_name("FILE");
+  add_measure_options(*verb, options->measure);
   return {verb, [options] { return calibrate(*options); }};
 }
 

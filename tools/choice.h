@@ -9,16 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include "scenarios/document.h"
 #include "scenarios/nearest.h"
 #include "sim/errors.h"
 
 namespace flopcast {
-
-template <class Kind>
-struct Choice {
-  std::string_view name;
-  Kind kind;
-};
 
 /// The kind of the name. Throws InputError with option, what was read, the nearest and all names.
 template <class Kind>
@@ -26,7 +21,7 @@ Kind read_choice(std::string_view option, std::string_view name,
                  std::span<const Choice<Kind>> choices) {
   std::vector<std::string_view> names;
   for (const Choice<Kind>& choice : choices) {
-    if (choice.name == name) return choice.kind;
+    if (choice.name == name) return choice.value;
     names.push_back(choice.name);
   }
   throw InputError(fmt::format("{}: unknown value \"{}\"{} (one of: {})", option, name,

@@ -29,6 +29,16 @@ void show_progress(const MeasureProgress& progress) {
   std::fflush(stderr);
 }
 
+/// Where nothing can be measured the error names what can be done instead.
+MeasureSummary measure_or_say(const MeasureMachineOptions& options) {
+  try {
+    return measure(
+        {.effort = effort(options), .record = options.samples, .progress = show_progress});
+  } catch (const DeviceError& error) {
+    throw DeviceError(fmt::format("calibrate: {}; give --from LOG... to fit logs", error.what()));
+  }
+}
+
 }  // namespace
 
 void add_measure_options(CLI::App& verb, MeasureMachineOptions& options) {
@@ -41,8 +51,7 @@ void add_measure_options(CLI::App& verb, MeasureMachineOptions& options) {
 }
 
 ExitCode measure_machine(const MeasureMachineOptions& options) {
-  const MeasureSummary summary =
-      measure({.effort = effort(options), .record = options.samples, .progress = show_progress});
+  const MeasureSummary summary = measure_or_say(options);
   if (!is_first_rank()) return ExitCode::passed;
   write_output(std::nullopt,
                fmt::format("{}: {} cases measured in {}, {} there before, {} failed, {} left for "
@@ -50,9 +59,6 @@ ExitCode measure_machine(const MeasureMachineOptions& options) {
                            options.samples, summary.measured, to_text(summary.spent),
                            summary.resumed, summary.failed, summary.left));
   return ExitCode::passed;
-}
-catch (const DeviceError& error) {
-  throw DeviceError(fmt::format("calibrate: {}; give --from LOG... to fit logs", error.what()));
 }
 
 }  // namespace flopcast
