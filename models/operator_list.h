@@ -85,6 +85,9 @@ void attention_backward(OperatorList& list, const OperatorContext& context, std:
 void core_attention(OperatorList& list, const OperatorContext& context, std::int64_t layer,
                     AttentionPass pass);
 
+/// Latents to queries, keys and values, with their norms and rotation.
+void latent_up_forward(OperatorList& list, const OperatorContext& context);
+
 // recompute_operators.cpp: what is not kept when every other matrix product is
 void all_but_every_other_matmul(OperatorList& list, const OperatorContext& context);
 void rotary(OperatorList& list, const OperatorContext& context);
@@ -92,6 +95,9 @@ void rotary(OperatorList& list, const OperatorContext& context);
 // expert_operators.cpp: norm, router, routed and shared experts, residual
 void experts_forward(OperatorList& list, const OperatorContext& context);
 void experts_backward(OperatorList& list, const OperatorContext& context);
+/// Without norm and residual.
+void experts_inside(OperatorList& list, const OperatorContext& context);
+void expert_activation(OperatorList& list, const OperatorContext& context);
 
 // layer_operators.cpp
 /// A dense MLP of `ffn` over all ranks of the tensor-parallel group, without norm and residual.
