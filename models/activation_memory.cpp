@@ -73,11 +73,17 @@ class SavedTensors {
   std::vector<SavedTensor> take() && { return std::move(list_); }
 
  private:
-  void add(std::string_view name, double size) { list_.push_back({name, bytes(size)}); }
-  void add_input(std::string_view name, double size) { list_.push_back({name, bytes(size), true}); }
+  using Modules = std::vector<RecomputeModule>;
+
+  void add(std::string_view name, double size, Modules inside = {}) {
+    list_.push_back({name, bytes(size), false, std::move(inside)});
+  }
+  void add_input(std::string_view name, double size, Modules inside = {}) {
+    list_.push_back({name, bytes(size), true, std::move(inside)});
+  }
   void norm(std::string_view input, std::string_view statistics) {
     add(input, w_.sharded_tokens * w_.hidden * w_.element);
-    add(statistics, w_.sharded_tokens * kNormStatistics);
+    add(statistics, w_.sharded_tokens * kNormStatistics, {RecomputeModule::layernorm});
   }
   /// torch's sequence parallel keeps the gathered input, Megatron gathers it again.
   double linear_input(double width) const {
@@ -86,7 +92,7 @@ class SavedTensors {
     return (keeps_shard ? w_.sharded_tokens : w_.tokens) * width * operand_;
   }
   void core_attention(double output) {
-    add("core attention", core_attention_inside(context_).value);
+    add("core attention", core_attention_inside(context_).value, {RecomputeModule::core_attn});
     const double copied = copied_operand(context_, output).value;
     list_.push_back({"attention output", bytes(output * w_.element), copied == 0});
     add_input("attention output input", copied);
@@ -96,9 +102,10 @@ class SavedTensors {
     add(name, context_.model.dropout ? w_.sharded_tokens * w_.hidden * kMaskSize : 0);
   }
   /// What lies between the two products of an MLP; `elements` are tokens times width.
-  void mlp_inside(std::string_view activation, std::string_view fc2, double elements) {
-    add(activation, (context_.model.gated_mlp ? 2 : 1) * elements * w_.element);
-    add_input(fc2, elements * operand_);
+  void mlp_inside(std::string_view activation, std::string_view fc2, double elements,
+                  const Modules& inside) {
+    add(activation, (context_.model.gated_mlp ? 2 : 1) * elements * w_.element, inside);
+    add_input(fc2, elements * operand_, inside);
   }
 
   const OperatorContext& context_;
@@ -112,7 +119,7 @@ void SavedTensors::attention() {
   const double query = static_cast<double>(model.query_width()) / w_.tp;
   const double kv = static_cast<double>(model.kv_width()) / w_.tp;
   norm("input norm input", "input norm statistics");
-  add_input("qkv input", linear_input(w_.hidden));
+  add_input("qkv input", linear_input(w_.hidden), {RecomputeModule::layernorm});
   add("queries, keys, values", w_.tokens * (query + 2 * kv) * w_.element);
   core_attention(w_.tokens * query);
 }
@@ -130,23 +137,25 @@ void SavedTensors::latent_attention() {
   const auto kv_rank = static_cast<double>(mla.kv_rank);
   const double norms = mla.q_rank > 0 ? 2 : 1;
   norm("input norm input", "input norm statistics");
-  add_input("down projections input", w_.sharded_tokens * w_.hidden * operand_);
+  add_input("down projections input", w_.sharded_tokens * w_.hidden * operand_,
+            {RecomputeModule::layernorm});
   if (mla.q_rank == 0 && w_.tokens > w_.sharded_tokens &&
       !context_.training.framework.regather_in_backward) {
-    add_input("q input", linear_input(w_.hidden));
+    add_input("q input", linear_input(w_.hidden), {RecomputeModule::layernorm});
   }
   add("latents", w_.sharded_tokens * (q_rank + kv_rank) * w_.element);
-  add("latent norm statistics", norms * w_.sharded_tokens * kNormStatistics);
-  add_input("up projections input", linear_input(q_rank + kv_rank));
-  add("queries, keys, values", w_.tokens * heads * (2 * qk_dim + v_dim) * w_.element);
+  const Modules up{RecomputeModule::mla_up_proj};
+  add("latent norm statistics", norms * w_.sharded_tokens * kNormStatistics, up);
+  add_input("up projections input", linear_input(q_rank + kv_rank), up);
+  add("queries, keys, values", w_.tokens * heads * (2 * qk_dim + v_dim) * w_.element, up);
   core_attention(w_.tokens * heads * v_dim);
 }
 
 void SavedTensors::dense_mlp() {
   norm("MLP norm input", "MLP norm statistics");
-  add_input("fc1 input", linear_input(w_.hidden));
+  add_input("fc1 input", linear_input(w_.hidden), {RecomputeModule::layernorm});
   mlp_inside("activation input", "fc2 input",
-             w_.tokens * static_cast<double>(context_.model.ffn) / w_.tp);
+             w_.tokens * static_cast<double>(context_.model.ffn) / w_.tp, {RecomputeModule::mlp});
   dropout_mask("MLP dropout mask");
 }
 
@@ -161,14 +170,18 @@ void SavedTensors::experts() {
       static_cast<double>(moe.expert_ffn) / static_cast<double>(context_.layout.grid.etp);
   const double fp32 = element_size(DataType::fp32).value;
   norm("MLP norm input", "MLP norm statistics");
-  add_input("router input", w_.sharded_tokens * w_.hidden * w_.element);
-  add("router scores", w_.sharded_tokens * static_cast<double>(moe.experts) * fp32);
-  add_input("expert fc1 input", held * w_.hidden * operand_);
-  mlp_inside("expert activation input", "expert fc2 input", held * width);
-  add("expert probabilities", held * fp32);
+  const Modules all{RecomputeModule::moe};
+  add_input("router input", w_.sharded_tokens * w_.hidden * w_.element,
+            {RecomputeModule::layernorm});
+  add("router scores", w_.sharded_tokens * static_cast<double>(moe.experts) * fp32, all);
+  add_input("expert fc1 input", held * w_.hidden * operand_, all);
+  mlp_inside("expert activation input", "expert fc2 input", held * width, all);
+  list_.back().inside.push_back(RecomputeModule::moe_act);
+  add("expert probabilities", held * fp32, all);
   if (moe.shared_ffn > 0) {
     mlp_inside("shared activation input", "shared fc2 input",
-               w_.tokens * static_cast<double>(moe.shared_ffn) / w_.tp);
+               w_.tokens * static_cast<double>(moe.shared_ffn) / w_.tp,
+               {RecomputeModule::moe, RecomputeModule::shared_experts});
   }
   dropout_mask("MLP dropout mask");
 }
@@ -215,10 +228,14 @@ Bytes layer_input(const OperatorContext& context) {
 Bytes saved_by_layer(const OperatorContext& context, std::int64_t layer,
                      std::int64_t layer_in_chunk) {
   if (fully_recomputed(context.training.recompute, layer_in_chunk)) return layer_input(context);
-  if (context.training.recompute.kind == RecomputeKind::selective) {
-    return all_saved(context, layer) - core_attention_inside(context);
+  const Recompute& recompute = context.training.recompute;
+  Bytes sum;
+  for (const SavedTensor& tensor : saved_tensors(context, layer)) {
+    const bool again = std::ranges::any_of(
+        tensor.inside, [&](RecomputeModule module) { return recompute.selects(module); });
+    if (!again) sum += tensor.size;
   }
-  return all_saved(context, layer);
+  return sum;
 }
 
 Bytes restored_by_recompute(const OperatorContext& context, std::int64_t layer,

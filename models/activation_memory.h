@@ -14,6 +14,8 @@ struct SavedTensor {
   std::string_view name;
   Bytes size;                 // on one rank
   bool linear_input = false;  // of a product with weights
+  /// Recompute of any of these modules brings it back.
+  std::vector<RecomputeModule> inside{};
 };
 
 /// Tensors that the backward pass of a layer needs, one rank, without recompute.

@@ -208,6 +208,20 @@ void latent_projections_backward(OperatorList& list, const OperatorContext& cont
 
 }  // namespace
 
+void latent_up_forward(OperatorList& list, const OperatorContext& context) {
+  const LatentAttention& mla = *context.model.mla;
+  const LatentShapes shapes = latent_shapes(context);
+  if (mla.q_rank > 0) {
+    list.norm_forward("q norm", mla.q_rank);
+    list.column_forward("q up", shapes.q_up);
+  } else {
+    list.column_forward("q", shapes.q);
+  }
+  list.norm_forward("kv norm", mla.kv_rank);
+  list.column_forward("kv up", shapes.kv_up);
+  rotary(list, context);
+}
+
 void core_attention(OperatorList& list, const OperatorContext& context, std::int64_t layer,
                     AttentionPass pass) {
   const AttentionCall call{attention_shape(context, layer), pass};

@@ -105,10 +105,15 @@ void add_shared(OperatorList& list, const OperatorContext& context) {
 
 }  // namespace
 
-void experts_forward(OperatorList& list, const OperatorContext& context) {
+void expert_activation(OperatorList& list, const OperatorContext& context) {
+  const ExpertWork work = expert_work(context);
+  list.memory("activation", MemoryKernel::elementwise, work.tokens.held,
+              activation_elements(context.model, work.width, AttentionPass::forward));
+}
+
+void experts_inside(OperatorList& list, const OperatorContext& context) {
   const MixtureOfExperts& moe = *context.model.moe;
   const ExpertWork work = expert_work(context);
-  list.norm_forward("MLP norm", context.model.hidden);
   list.gemm("router", work.router);
   list.memory("router scores", MemoryKernel::softmax, context.sharded_tokens(),
               kRouterElements * static_cast<double>(moe.experts));
@@ -117,12 +122,16 @@ void experts_forward(OperatorList& list, const OperatorContext& context) {
   permute(list, context, "permute tokens");
   to_experts(list, context, "dispatch tokens");
   list.gemm("expert fc1", work.fc1);
-  list.memory("activation", MemoryKernel::elementwise, work.tokens.held,
-              activation_elements(context.model, work.width, AttentionPass::forward));
+  expert_activation(list, context);
   list.gemm("expert fc2", work.fc2);
   from_experts(list, context, "combine tokens");
   permute(list, context, "unpermute tokens");
   if (moe.shared_ffn > 0) add_shared(list, context);
+}
+
+void experts_forward(OperatorList& list, const OperatorContext& context) {
+  list.norm_forward("MLP norm", context.model.hidden);
+  experts_inside(list, context);
   list.residual();
 }
 

@@ -207,14 +207,45 @@ bool fully_recomputed(const Recompute& recompute, std::int64_t layer_in_chunk) {
          layer_in_chunk < recompute.layers.value_or(layer_in_chunk + 1);
 }
 
+namespace {
+
+/// A module inside another that is recomputed as a whole runs once.
+void recompute_modules(OperatorList& list, const OperatorContext& context, std::int64_t layer) {
+  const Transformer& model = context.model;
+  const auto selected = [&](RecomputeModule module) {
+    return context.training.recompute.selects(module);
+  };
+  const bool norms = selected(RecomputeModule::layernorm);
+  if (norms) list.norm_forward("input norm", model.hidden);
+  if (model.mla && selected(RecomputeModule::mla_up_proj)) latent_up_forward(list, context);
+  if (selected(RecomputeModule::core_attn)) {
+    core_attention(list, context, layer, AttentionPass::forward);
+  }
+  if (norms) list.norm_forward("MLP norm", model.hidden);
+  if (!model.has_experts(layer)) {
+    if (selected(RecomputeModule::mlp)) dense_mlp_forward(list, context, model.ffn);
+    return;
+  }
+  if (selected(RecomputeModule::moe)) {
+    experts_inside(list, context);
+    return;
+  }
+  if (selected(RecomputeModule::moe_act)) expert_activation(list, context);
+  if (model.moe->shared_ffn > 0 && selected(RecomputeModule::shared_experts)) {
+    dense_mlp_forward(list, context, model.moe->shared_ffn);
+  }
+}
+
+}  // namespace
+
 std::vector<Operator> layer_recompute(const OperatorContext& context, std::int64_t layer,
                                       std::int64_t layer_in_chunk) {
   OperatorList list(context, OperatorPhase::recompute);
   if (fully_recomputed(context.training.recompute, layer_in_chunk)) {
     attention_forward(list, context, layer);
     mlp_forward(list, context, layer);
-  } else if (context.training.recompute.kind == RecomputeKind::selective) {
-    core_attention(list, context, layer, AttentionPass::forward);
+  } else {
+    recompute_modules(list, context, layer);
   }
   return std::move(list).take();
 }

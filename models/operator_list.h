@@ -85,9 +85,15 @@ void attention_backward(OperatorList& list, const OperatorContext& context, std:
 void core_attention(OperatorList& list, const OperatorContext& context, std::int64_t layer,
                     AttentionPass pass);
 
+/// Latents to queries, keys and values, with their norms and rotation.
+void latent_up_forward(OperatorList& list, const OperatorContext& context);
+
 // expert_operators.cpp: norm, router, routed and shared experts, residual
 void experts_forward(OperatorList& list, const OperatorContext& context);
 void experts_backward(OperatorList& list, const OperatorContext& context);
+/// Without norm and residual.
+void experts_inside(OperatorList& list, const OperatorContext& context);
+void expert_activation(OperatorList& list, const OperatorContext& context);
 
 // layer_operators.cpp
 /// A dense MLP of `ffn` over all ranks of the tensor-parallel group, without norm and residual.

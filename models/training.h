@@ -2,9 +2,11 @@
 
 // How a model is trained: batch, precision, recompute, and the framework's behaviours.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "models/layout.h"
 #include "models/transformer.h"
@@ -15,14 +17,35 @@ namespace flopcast {
 
 enum class RecomputeKind : std::uint8_t {
   none,
-  selective,  // core attention again in the backward pass (Korthikanti et al., 2205.05198)
+  selective,  // modules of each layer again in the backward pass
   full,       // whole layers from their inputs
 };
+
+/// Parts of a layer that selective recompute computes again, by Megatron's names; the inputs of a
+/// module are kept, its output where nothing but the backward pass needs it is not. Source:
+/// Megatron-LM d98e8a64, megatron/core/transformer/transformer_config.py, recompute_modules.
+enum class RecomputeModule : std::uint8_t {
+  core_attn,       // Korthikanti et al., arXiv 2205.05198, section 5
+  layernorm,       // both norms of a layer
+  mla_up_proj,     // latent attention: from the latents to queries, keys and values
+  mlp,             // the dense MLP
+  moe,             // router, exchanges and experts
+  moe_act,         // the experts' activation
+  shared_experts,  // their MLP
+};
+inline constexpr std::array<std::string_view, 7> kRecomputeModuleNames{
+    "core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"};
 
 struct Recompute {
   RecomputeKind kind = RecomputeKind::none;
   /// full: layers of each chunk that are recomputed (Megatron's "block"); empty: all.
-  std::optional<std::int64_t> layers;
+  std::optional<std::int64_t> layers{};
+  /// selective: by RecomputeModule.
+  std::array<bool, kRecomputeModuleNames.size()> modules{true};
+
+  bool selects(RecomputeModule module) const {
+    return kind == RecomputeKind::selective && modules[static_cast<std::size_t>(module)];
+  }
 };
 
 /// Mixed-precision Adam: fp32 master weight and two fp32 moments of every parameter.

@@ -16,6 +16,14 @@ constexpr std::int64_t kLargestDivisor = 1 << 20;
 constexpr Choice<RecomputeKind> kRecomputeKinds[] = {{"none", RecomputeKind::none},
                                                      {"selective", RecomputeKind::selective},
                                                      {"full", RecomputeKind::full}};
+constexpr Choice<RecomputeModule> kRecomputeModules[] = {
+    {"core_attn", RecomputeModule::core_attn},
+    {"layernorm", RecomputeModule::layernorm},
+    {"mla_up_proj", RecomputeModule::mla_up_proj},
+    {"mlp", RecomputeModule::mlp},
+    {"moe", RecomputeModule::moe},
+    {"moe_act", RecomputeModule::moe_act},
+    {"shared_experts", RecomputeModule::shared_experts}};
 constexpr Choice<ScheduleKind> kSchedules[] = {
     {"gpipe", ScheduleKind::gpipe},
     {"1f1b", ScheduleKind::one_f_one_b},
@@ -45,6 +53,17 @@ Recompute read_recompute(const Node& node) {
       layers->fail("only \"full\" recomputes a number of layers");
     }
     recompute.layers = layers->integer(1, kMostLayers);
+  }
+  if (const auto modules = node.find("modules")) {
+    if (recompute.kind != RecomputeKind::selective) {
+      modules->fail("only \"selective\" recomputes modules");
+    }
+    recompute.modules.fill(false);
+    for (const Node& name : modules->items()) {
+      bool& selected = recompute.modules[static_cast<std::size_t>(name.one_of(kRecomputeModules))];
+      if (selected) name.fail("the module is named twice");
+      selected = true;
+    }
   }
   return recompute;
 }

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+#include <vector>
+
 namespace flopcast {
 
 std::string layout_text(const Layout& layout) {
@@ -17,10 +20,24 @@ std::string layout_text(const Layout& layout) {
   return text;
 }
 
+namespace {
+
+/// Core attention alone is what the word means.
+std::string selective_text(const Recompute& recompute) {
+  if (recompute.modules == Recompute{}.modules) return "selective";
+  std::vector<std::string_view> names;
+  for (std::size_t i = 0; i < recompute.modules.size(); ++i) {
+    if (recompute.modules[i]) names.push_back(kRecomputeModuleNames[i]);
+  }
+  return fmt::format("selective: {}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
 std::string recompute_text(const Recompute& recompute) {
   switch (recompute.kind) {
     case RecomputeKind::none: return "none";
-    case RecomputeKind::selective: return "selective";
+    case RecomputeKind::selective: return selective_text(recompute);
     case RecomputeKind::full: break;
   }
   if (!recompute.layers) return "full";
