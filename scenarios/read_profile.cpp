@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "calibration/kernel_names.h"
 #include "scenarios/profile_regimes.h"
 
 namespace flopcast {
@@ -9,17 +10,6 @@ namespace {
 
 constexpr std::array kPasses{Choice<AttentionPass>{"forward", AttentionPass::forward},
                              Choice<AttentionPass>{"backward", AttentionPass::backward}};
-
-constexpr std::array<Choice<MemoryKernel>, kMemoryKernels> kMemoryNames{{
-    {"elementwise", MemoryKernel::elementwise},
-    {"norm_forward", MemoryKernel::norm_forward},
-    {"norm_backward", MemoryKernel::norm_backward},
-    {"rotary", MemoryKernel::rotary},
-    {"softmax", MemoryKernel::softmax},
-    {"embedding", MemoryKernel::embedding},
-    {"optimizer", MemoryKernel::optimizer},
-    {"permute", MemoryKernel::permute},
-}};
 
 GemmCurve read_gemm(const Node& node) {
   GemmCurve curve{.eff_inf = node.at("eff_inf").number(1e-3, 2),
@@ -152,8 +142,8 @@ void read_kernels(const Node& root, Profile& profile) {
     }
   }
   const Node memory = root.at("memory");
-  for (const auto& kernel : kMemoryNames) {
-    profile.memory[static_cast<std::size_t>(kernel.value)] = read_memory(memory.at(kernel.name));
+  for (std::size_t i = 0; i < kMemoryKernels; ++i) {
+    profile.memory[i] = read_memory(memory.at(kMemoryKernelNames[i]));
   }
 }
 

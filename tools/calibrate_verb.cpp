@@ -11,8 +11,10 @@
 #include <set>
 
 #include "scenarios/profile_regimes.h"
+#include "scenarios/read_kernel_samples.h"
 #include "scenarios/read_profile.h"
 #include "sim/errors.h"
+#include "tools/calibrate_kernels.h"
 #include "tools/collective_logs.h"
 #include "tools/data_folders.h"
 #include "tools/measure_machine.h"
@@ -24,6 +26,7 @@ namespace flopcast {
 namespace {
 
 struct CalibrateOptions {
+  KernelCalibration kernels;
   CollectiveLogOptions logs;
   std::optional<std::string> base;
   std::optional<std::string> output;
@@ -152,8 +155,27 @@ void write_profile(const CalibrateOptions& options, const System& system, const 
   write_output(options.output, text);
 }
 
+/// Set where the files hold samples of kernels.
+std::optional<KernelCalibration> kernel_calibration(const CalibrateOptions& options) {
+  KernelCalibration kernels = options.kernels;
+  for (const std::string& file : options.logs.files) {
+    if (is_kernel_samples(file)) kernels.files.push_back(file);
+  }
+  if (kernels.files.empty()) return std::nullopt;
+  if (kernels.files.size() < options.logs.files.size()) {
+    throw InputError(
+        "calibrate: give samples of kernels and logs of collectives in two runs, the "
+        "second with --base of the first");
+  }
+  kernels.data = options.logs.data;
+  kernels.base = options.base;
+  kernels.output = options.output;
+  return kernels;
+}
+
 ExitCode calibrate(const CalibrateOptions& options) {
   if (options.logs.files.empty()) return measure_machine(options.measure);
+  if (const auto kernels = kernel_calibration(options)) return calibrate_kernels(*kernels);
   const CollectiveMachine machine = read_machine(options.logs);
   const std::vector<PlacedTable> tables = placed_tables(options.logs, machine);
   const NetworkFit fit = fit_network(tables, machine.prior());
@@ -172,9 +194,11 @@ Verb add_calibrate_verb(CLI::App& app) {
   const auto options = std::make_shared<CalibrateOptions>();  // shared by the parser and the action
   CLI::App* verb = app.add_subcommand(
       "calibrate", "Measure the GPUs here, or fit a profile to a machine's own logs");
-  verb->add_option("--from", options->logs.files, "nccl-tests or rccl-tests logs")
+  verb->add_option("--from", options->logs.files,
+                   "nccl-tests or rccl-tests logs, or samples of kernels")
       ->type_name("LOG...");
   add_collective_log_options(*verb, options->logs);
+  add_kernel_options(*verb, options->kernels);
   verb->add_option("--base", options->base,
                    "Profile that the fit is put into: a name or a file; else that of the GPU")
       ->type_name("PROFILE");
