@@ -184,13 +184,18 @@ struct ChunkTensors {
   std::vector<std::size_t> expert_begin;  // by layer of the chunk, and the end
 };
 
-ChunkTensors chunk_tensors(const OperatorContext& context, const StageContent& content) {
+ChunkTensors chunk_tensors(const OperatorContext& context, const StageContent& content,
+                           bool shares_embedding) {
   const Transformer& model = context.model;
   const ParallelGrid& grid = context.layout.grid;
   ChunkTensors out;
   out.all = rank_tensors(model, content, grid, context.padded_vocab);
   const bool embeds = content.embedding || (content.head && model.mtp_layers > 0);
   std::size_t dense = embeds ? embedding_parameters(model, context.padded_vocab).size() : 0;
+  if (shares_embedding) {
+    std::erase_if(out.all.dense, [](const RankTensor& tensor) { return tensor.shared_embedding; });
+    if (embeds) --dense;
+  }
   std::size_t expert = 0;
   for (std::int64_t i = 0; i < content.layers; ++i) {
     const StageContent layer{.first_layer = content.first_layer + i, .layers = 1};
@@ -276,7 +281,7 @@ ModelChunk build_chunk(const OperatorContext& context, const StageContent& conte
   ModelChunk out;
   out.content = content;
   LayerBuilder layers(context, groups, tables, place.splits_backward);
-  const ChunkTensors tensors = chunk_tensors(context, content);
+  const ChunkTensors tensors = chunk_tensors(context, content, place.shares_embedding);
   for (std::int64_t i = 0; i < content.layers; ++i) {
     out.layers.push_back(layers.build(content.first_layer + i, i));
     out.layers.back().number = content.first_layer + i;

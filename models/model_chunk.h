@@ -71,6 +71,7 @@ struct ChunkPlace {
   int chunk = 0;
   int pipeline_rank = 0;
   bool splits_backward = false;
+  bool shares_embedding = false;  // the rank holds it in another chunk, gradients included
 };
 
 /// There are no buckets to reduce without data parallelism, nor under ZeRO-3 (shard_units.h).

@@ -35,12 +35,21 @@ StageChunks stage_chunks(const StageInputs& inputs, const RankRole& role, CostTa
   const bool splits =
       std::ranges::any_of(inputs.schedule[static_cast<std::size_t>(role.stage)],
                           [](const ScheduleOp& op) { return op.pass == Pass::weight_gradient; });
+  const auto content_of = [&](int chunk) {
+    const int stage = stage_of(pipeline, {.rank = role.stage, .chunk = chunk});
+    return inputs.stages[static_cast<std::size_t>(stage)];
+  };
+  bool embeds = false;
+  for (int chunk = 0; chunk < job.layout.vpp; ++chunk) embeds |= content_of(chunk).embedding;
   StageChunks chunks;
   for (int chunk = 0; chunk < job.layout.vpp; ++chunk) {
     const int stage = stage_of(pipeline, {.rank = role.stage, .chunk = chunk});
     ChunkPlace where{chunk, role.stage, splits};
     if (model_copies(job.layout.schedule) > 1) where = {0, stage, splits};
-    const StageContent& content = inputs.stages[static_cast<std::size_t>(stage)];
+    const StageContent content = content_of(chunk);
+    // Ends on one rank share the embedding there, and its gradients. Source: DeepSeek-V3, arXiv
+    // 2412.19437, section 3.2.3.
+    where.shares_embedding = embeds && content.head && !content.embedding;
     chunks.push_back(build_chunk(context, content, where, role.groups, tables));
   }
   return chunks;
@@ -61,16 +70,6 @@ StageBuilder::StageBuilder(const StageInputs& inputs, const RankRole& role,
     parameters_ += chunk.parameters;
     expert_parameters_ += chunk.expert_parameters;
   }
-  // Ends that share a rank, as two copies of a model let them, share the embedding there. Source:
-  // DeepSeek-V3, arXiv 2412.19437, section 3.2.3.
-  const bool both_ends =
-      std::ranges::any_of(
-          chunks_,
-          [](const ModelChunk& chunk) { return chunk.content.embedding && !chunk.content.head; }) &&
-      std::ranges::any_of(chunks_, [](const ModelChunk& chunk) {
-        return chunk.content.head && !chunk.content.embedding;
-      });
-  if (both_ends) parameters_ -= chunks_.back().tied_embedding;
   reduced_.assign(chunks_.size(), 0);
   last_backward_.assign(chunks_.size(), 0);
   gradients_held_.assign(chunks_.size(), false);

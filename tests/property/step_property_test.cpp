@@ -330,6 +330,7 @@ RandomJob faster_in_all(const RandomJob& from, double factor) {
   shrink(c.cluster.fabric.hop_latency);
   for (FabricGraph::Cable& cable : c.cluster.fabric.graph.cables) shrink(cable.latency);
   shrink(c.job.training.framework.host_per_operator);
+  shrink(c.job.training.framework.host_per_expert_product);
   shrink(c.job.training.framework.step_overhead);
   return c;
 }
