@@ -27,5 +27,6 @@ Verb add_run_verb(CLI::App& app);
 Verb add_check_verb(CLI::App& app);
 Verb add_batch_verb(CLI::App& app);
 Verb add_topology_verb(CLI::App& app);
+Verb add_validate_verb(CLI::App& app);
 
 }  // namespace flopcast
