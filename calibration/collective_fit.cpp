@@ -19,14 +19,12 @@ Profile profile_of(const NetworkModel& model) {
 
 // The time of a row that is to be believed.
 std::optional<Seconds> row_time(const CollectiveRow& row) {
-  if (row.out_of_place && row.in_place) {
-    const bool spiked = row.out_of_place->time > row.in_place->time * kSpike;
-    return spiked ? row.in_place->time : row.out_of_place->time;
-  }
-  if (row.out_of_place) {
-    return row.out_of_place->time;
-  }
+  if (row.out_of_place) return row.out_of_place->time;
   return row.in_place ? std::optional(row.in_place->time) : std::nullopt;
+}
+
+bool spiked(const CollectiveRow& row) {
+  return row.out_of_place && row.in_place && row.out_of_place->time > row.in_place->time * kSpike;
 }
 
 // Larger buffers take longer: a row above its larger neighbour by half is a spike, and so is one
@@ -38,6 +36,41 @@ bool is_spike(const std::vector<CollectivePoint>& points, std::size_t i) {
   const bool above_next = points[i].time > points[i + 1].time * kSpike;
   const bool above_previous = i == 0 || points[i].time > points[i - 1].time * kSpike;
   return above_next && above_previous;
+}
+
+struct CleanTable {
+  std::vector<CollectivePoint> points;
+  std::vector<DoubtfulRow> doubtful;
+};
+
+CleanTable clean(const CollectiveTable& table) {
+  std::vector<CollectivePoint> all;
+  std::vector<int> lines;
+  all.reserve(table.rows.size());
+  lines.reserve(table.rows.size());
+  CleanTable out;
+  const auto doubt = [&out](Bytes size, int line, std::string reason) {
+    out.doubtful.push_back({.size = size, .line = line, .reason = std::move(reason)});
+  };
+  for (const CollectiveRow& row : table.rows) {
+    const auto time = spiked(row) ? std::optional(row.in_place->time) : row_time(row);
+    if (!time) {
+      doubt(row.size, row.line, "no time");
+      continue;
+    }
+    if (spiked(row)) doubt(row.size, row.line, "spike out of place: in place is used");
+    all.push_back({.size = row.size, .time = *time});
+    lines.push_back(row.line);
+  }
+  out.points.reserve(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (is_spike(all, i)) {
+      doubt(all[i].size, lines[i], "spike: over 1.5 times as long as its neighbours; left out");
+    } else {
+      out.points.push_back(all[i]);
+    }
+  }
+  return out;
 }
 
 void replace(ProtocolRegimes& machine, const std::vector<FittedRegime>& found) {
@@ -66,19 +99,46 @@ std::vector<FitRow> fit_rows(const ProtocolRegimes& machine, const PlacedTable& 
 }  // namespace
 
 std::vector<CollectivePoint> clean_points(const CollectiveTable& table) {
-  std::vector<CollectivePoint> all;
-  for (const CollectiveRow& row : table.rows) {
-    if (const auto time = row_time(row)) {
-      all.push_back({.size = row.size, .time = *time});
+  return clean(table).points;
+}
+
+std::vector<DoubtfulRow> doubtful_rows(const CollectiveTable& table) {
+  return clean(table).doubtful;
+}
+
+CollectiveCurve measured_curve(const PlacedTable& table, std::span<const CollectivePoint> points) {
+  struct Pool {
+    double log_time;
+    std::size_t count;
+  };
+  CollectiveCurve curve{.kind = table.table.kind,
+                        .shape = table.shape,
+                        .domain = table.path.domain,
+                        .network = table.path.network,
+                        .sizes = {},
+                        .times = {},
+                        .provenance = {.evidence = Evidence::measured, .source = table.table.file}};
+  std::vector<Pool> pools;
+  pools.reserve(points.size());
+  curve.sizes.reserve(points.size());
+  for (const CollectivePoint& point : points) {
+    curve.sizes.push_back(point.size);
+    Pool last{.log_time = std::log(point.time.value), .count = 1};
+    while (!pools.empty() && pools.back().log_time > last.log_time) {
+      const Pool& before = pools.back();
+      const auto both = static_cast<double>(before.count + last.count);
+      last.log_time = (static_cast<double>(before.count) * before.log_time +
+                       static_cast<double>(last.count) * last.log_time) /
+                      both;
+      last.count += before.count;
+      pools.pop_back();
     }
+    pools.push_back(last);
   }
-  std::vector<CollectivePoint> points;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (!is_spike(all, i)) {
-      points.push_back(all[i]);
-    }
+  for (const Pool& pool : pools) {
+    curve.times.insert(curve.times.end(), pool.count, seconds(std::exp(pool.log_time)));
   }
-  return points;
+  return curve;
 }
 
 ErrorSummary summary_of(std::vector<double> relative_errors) {

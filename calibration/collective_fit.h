@@ -26,9 +26,22 @@ struct CollectivePoint {
   Seconds time;
 };
 
+/// A row that is not used, or not as it stands.
+struct DoubtfulRow {
+  Bytes size;
+  int line = 0;  // of the log; 0 if unknown
+  std::string reason;
+};
+
 /// Times out of place; in place where those are missing or more than 1.5 times as long. Rows that
 /// are 1.5 times as long as both neighbours are left out.
 std::vector<CollectivePoint> clean_points(const CollectiveTable& table);
+/// What clean_points left out or took from the other column.
+std::vector<DoubtfulRow> doubtful_rows(const CollectiveTable& table);
+
+/// A curve through the points. Where a larger buffer took less time, neighbours share the
+/// geometric mean of their times (pool adjacent violators, Ayer et al. 1955).
+CollectiveCurve measured_curve(const PlacedTable& table, std::span<const CollectivePoint> points);
 
 /// Relative errors of a model on rows.
 struct ErrorSummary {

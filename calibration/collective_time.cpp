@@ -148,9 +148,19 @@ Candidate pair(const NetworkModel& model, Bytes size, GroupShape shape, const Ne
                 tier.provenance.evidence);
 }
 
+// A fit speaks of the kinds it saw, inside a node or across nodes; of the others the tiers know
+// more, if there are tiers.
+bool regimes_answer(const NetworkModel& model, CollectiveKind kind, GroupShape shape) {
+  const RegimeScope scope = shape.nodes == 1 ? RegimeScope::domain : RegimeScope::network;
+  const auto speaks = [&](const FittedRegime& regime) {
+    return regime.key.kind == kind && regime.key.scope == scope;
+  };
+  return model.domain.efficiency <= 0 || std::ranges::any_of(model.regimes->fitted, speaks);
+}
+
 Candidate modelled(const NetworkModel& model, CollectiveKind kind, Bytes size, GroupShape shape,
                    const NetworkPath& path) {
-  if (model.regimes) {
+  if (model.regimes && regimes_answer(model, kind, shape)) {
     const RegimeTime time = regime_time(*model.regimes, kind, size, shape, path);
     return {.latency = time.latency, .transfer = time.transfer, .evidence = time.evidence};
   }

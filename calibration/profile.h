@@ -131,7 +131,8 @@ struct NetworkModel {
   double hardness = 4;
   ComputeShare compute_share;
   /// Algorithms by protocol, from NCCL's own constants and fitted to a cluster's logs
-  /// (collective_fit.h). Where it is there it answers, not the tiers above.
+  /// (collective_fit.h). Answers, not the tiers above, for the kinds that were fitted, inside a
+  /// node or across nodes.
   std::optional<ProtocolRegimes> regimes{};
 };
 
@@ -211,7 +212,7 @@ struct CollectiveTime {
 
 /// `size` is the whole buffer as nccl-tests counts it. A measured curve of the same kind and shape
 /// is interpolated monotonically in log-log (and says measured); else the NetworkModel answers: its
-/// regimes if it has them, else its tiers.
+/// regimes where they were fitted, else its tiers.
 CollectiveTime collective_time(const Profile& profile, CollectiveKind kind, Bytes size,
                                GroupShape shape, const NetworkPath& path);
 

@@ -31,6 +31,14 @@ inline constexpr std::array kRegimeScopes{RegimeScope::domain, RegimeScope::netw
 
 std::string_view to_text(RegimeScope scope);
 
+/// How NCCL reaches the NICs. Its own verbs transport (InfiniBand, RoCE) has all protocols; plugins
+/// that do not keep stores in order have fewer, and a software stack adds to each step.
+enum class NetworkTransport : std::uint8_t { verbs, slingshot, efa, tcpx };
+inline constexpr std::array kNetworkTransports{NetworkTransport::verbs, NetworkTransport::slingshot,
+                                               NetworkTransport::efa, NetworkTransport::tcpx};
+
+std::string_view to_text(NetworkTransport transport);
+
 /// Multiples of the prior's values, and exponents and parts that are 0 in the prior.
 struct RegimeScale {
   double base = 1;
@@ -63,7 +71,8 @@ struct FittedRegime {
 struct ProtocolRegimes {
   GpuGeneration generation = GpuGeneration::hopper;
   HostCpu cpu = HostCpu::intel;
-  bool sharp = false;                // switches of the network reduce
+  bool sharp = false;  // switches of the network reduce
+  NetworkTransport transport = NetworkTransport::verbs;
   std::vector<FittedRegime> fitted;  // the others are the prior
   Provenance provenance;             // of `fitted`
 };

@@ -174,10 +174,16 @@ void SavedTensors::experts() {
   add_input("router input", w_.sharded_tokens * w_.hidden * w_.element,
             {RecomputeModule::layernorm});
   add("router scores", w_.sharded_tokens * static_cast<double>(moe.experts) * fp32, all);
+  const std::size_t routed_begin = list_.size();
   add_input("expert fc1 input", held * w_.hidden * operand_, all);
   mlp_inside("expert activation input", "expert fc2 input", held * width, all);
+  if (const auto type = context_.training.kept_expert_dtype) {
+    SavedTensor& input = list_[list_.size() - 2];
+    input.size = input.size * (element_size(*type).value / w_.element);
+  }
   list_.back().inside.push_back(RecomputeModule::moe_act);
   add("expert probabilities", held * fp32, all);
+  for (std::size_t i = routed_begin; i < list_.size(); ++i) list_[i].routed = true;
   if (moe.shared_ffn > 0) {
     mlp_inside("shared activation input", "shared fc2 input",
                w_.tokens * static_cast<double>(moe.shared_ffn) / w_.tp,
@@ -218,6 +224,11 @@ Bytes all_saved(const OperatorContext& context, std::int64_t layer) {
   return sum;
 }
 
+bool comes_back(const Recompute& recompute, const SavedTensor& tensor) {
+  return std::ranges::any_of(tensor.inside,
+                             [&](RecomputeModule module) { return recompute.selects(module); });
+}
+
 Bytes layer_input(const OperatorContext& context) {
   const Widths w = widths_of(context);
   return bytes(w.sharded_tokens * w.hidden * w.element);
@@ -228,12 +239,9 @@ Bytes layer_input(const OperatorContext& context) {
 Bytes saved_by_layer(const OperatorContext& context, std::int64_t layer,
                      std::int64_t layer_in_chunk) {
   if (fully_recomputed(context.training.recompute, layer_in_chunk)) return layer_input(context);
-  const Recompute& recompute = context.training.recompute;
   Bytes sum;
   for (const SavedTensor& tensor : saved_tensors(context, layer)) {
-    const bool again = std::ranges::any_of(
-        tensor.inside, [&](RecomputeModule module) { return recompute.selects(module); });
-    if (!again) sum += tensor.size;
+    if (!comes_back(context.training.recompute, tensor)) sum += tensor.size;
   }
   return sum;
 }
@@ -261,6 +269,15 @@ double attention_outputs(const OperatorContext& context) {
   return w.sharded_tokens * latent + query + key_value + projected;
 }
 
+double routed_outputs(const OperatorContext& context) {
+  const MixtureOfExperts& moe = *context.model.moe;
+  const RoutedTokens routed = routed_tokens(context);
+  const auto held = static_cast<double>(routed.per_expert * routed.experts);
+  const double gates = context.model.gated_mlp ? 2 : 1;
+  const double width = static_cast<double>(moe.expert_ffn) / context.layout.grid.etp;
+  return held * (gates * width + widths_of(context).hidden);
+}
+
 double mlp_outputs(const OperatorContext& context, std::int64_t layer) {
   const Widths w = widths_of(context);
   const double gates = context.model.gated_mlp ? 2 : 1;
@@ -269,10 +286,7 @@ double mlp_outputs(const OperatorContext& context, std::int64_t layer) {
   };
   if (!context.model.has_experts(layer)) return dense(context.model.ffn);
   const MixtureOfExperts& moe = *context.model.moe;
-  const RoutedTokens routed = routed_tokens(context);
-  const auto held = static_cast<double>(routed.per_expert * routed.experts);
-  const double width = static_cast<double>(moe.expert_ffn) / context.layout.grid.etp;
-  return w.sharded_tokens * static_cast<double>(moe.experts) + held * (gates * width + w.hidden) +
+  return w.sharded_tokens * static_cast<double>(moe.experts) + routed_outputs(context) +
          (moe.shared_ffn > 0 ? dense(moe.shared_ffn) : 0);
 }
 
@@ -285,6 +299,21 @@ WeightOperands weight_operands(const OperatorContext& context, std::int64_t laye
   }
   out.output_gradients =
       bytes((attention_outputs(context) + mlp_outputs(context, layer)) * linear_operand(context));
+  return out;
+}
+
+RoutedBytes routed_bytes(const OperatorContext& context, std::int64_t layer,
+                         std::int64_t layer_in_chunk) {
+  RoutedBytes out;
+  if (!context.model.has_experts(layer)) return out;
+  const Recompute& recompute = context.training.recompute;
+  const bool full = fully_recomputed(recompute, layer_in_chunk);
+  for (const SavedTensor& tensor : saved_tensors(context, layer)) {
+    if (!tensor.routed) continue;
+    (full || comes_back(recompute, tensor) ? out.restored : out.saved) += tensor.size;
+    if (tensor.linear_input) out.weights.inputs += tensor.size;
+  }
+  out.weights.output_gradients = bytes(routed_outputs(context) * linear_operand(context));
   return out;
 }
 

@@ -16,6 +16,7 @@ struct SavedTensor {
   bool linear_input = false;  // of a product with weights
   /// Recompute of any of these modules brings it back.
   std::vector<RecomputeModule> inside{};
+  bool routed = false;  // follows what the rank's experts get
 };
 
 /// Tensors that the backward pass of a layer needs, one rank, without recompute.
@@ -42,6 +43,15 @@ struct WeightOperands {
   Bytes output_gradients;
 };
 WeightOperands weight_operands(const OperatorContext& context, std::int64_t layer);
+
+/// The part of a layer's memory that follows what the rank's experts get.
+struct RoutedBytes {
+  Bytes saved;
+  Bytes restored;
+  WeightOperands weights;
+};
+RoutedBytes routed_bytes(const OperatorContext& context, std::int64_t layer,
+                         std::int64_t layer_in_chunk);
 /// Of the output projection, last stage.
 WeightOperands head_weight_operands(const OperatorContext& context);
 

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "models/routing_loads.h"
 #include "sim/check.h"
 
 namespace flopcast {
@@ -53,7 +54,9 @@ struct Signature {
 class StageView {
  public:
   StageView(const Cluster& cluster, const Job& job)
-      : cluster_(cluster), grid_(job.layout.grid), families_(group_families(job)) {}
+      : cluster_(cluster), grid_(job.layout.grid), families_(group_families(job)) {
+    if (routing_differs(job)) out_.alike = false;
+  }
 
   Communicators build() && {
     add_stages();
@@ -196,11 +199,15 @@ class StageView {
 class RankView {
  public:
   RankView(const Cluster& cluster, const Job& job)
-      : cluster_(cluster), job_(job), grid_(job.layout.grid) {}
+      : cluster_(cluster),
+        job_(job),
+        grid_(job.layout.grid),
+        routing_differs_(routing_differs(job)) {}
 
   Communicators build() && {
     const auto world = static_cast<std::size_t>(grid_.world());
     like_.resize(world, no_groups());
+    expert_ranks_.resize(world, -1);
     for (std::size_t rank = 0; rank < world; ++rank) {
       out_.ranks.push_back(
           {.groups = no_groups(), .speed = cluster_.speed_of(static_cast<GpuId>(rank))});
@@ -232,6 +239,9 @@ class RankView {
       group.members.push_back(RankId{rank});
       out_.ranks[rank].groups[place] = id;
       like_[rank][place] = like;
+      if (family.slot == StepGroup::expert && routing_differs_) {
+        expert_ranks_[rank] = static_cast<int>(i);
+      }
     }
     for (const LinkLoad& load : loads) load_group(group, facts, load.link, load.weight);
     out_.groups.push_back(std::move(group));
@@ -240,11 +250,16 @@ class RankView {
 
   void find_roles() {
     const std::vector<int> stage_of = stage_of_ranks(grid_);
-    std::map<std::pair<int, RankGroups>, std::uint32_t> roles;
+    std::map<std::tuple<int, int, RankGroups>, std::uint32_t> roles;
     for (std::size_t rank = 0; rank < out_.ranks.size(); ++rank) {
       const auto next = static_cast<std::uint32_t>(out_.roles.size());
-      const auto [entry, is_new] = roles.try_emplace({stage_of[rank], like_[rank]}, next);
-      if (is_new) out_.roles.push_back({.stage = stage_of[rank], .groups = like_[rank]});
+      const int expert_rank = expert_ranks_[rank];
+      const auto [entry, is_new] =
+          roles.try_emplace({stage_of[rank], expert_rank, like_[rank]}, next);
+      if (is_new) {
+        out_.roles.push_back(
+            {.stage = stage_of[rank], .groups = like_[rank], .expert_rank = expert_rank});
+      }
       out_.ranks[rank].role = entry->second;
     }
   }
@@ -252,6 +267,8 @@ class RankView {
   const Cluster& cluster_;
   const Job& job_;
   const ParallelGrid& grid_;
+  bool routing_differs_;
+  std::vector<int> expert_ranks_;  // by rank: its place in its group of experts
   std::map<GroupFacts, GroupId> first_alike_;
   std::vector<RankGroups> like_;  // by rank: the first groups with the facts of its own
   Communicators out_;

@@ -41,6 +41,9 @@ using RankGroups = std::array<GroupId, kStepGroups>;
 struct RankRole {
   int stage = 0;
   RankGroups groups{};  // one of each slot; the others' have the same facts
+  /// Its place in its group of experts, where what they get differs; negative: the fullest, which
+  /// stands for all.
+  int expert_rank = -1;
 };
 
 struct RankRow {

@@ -36,9 +36,10 @@ double merged_copies(const MixtureOfExperts& moe, const GroupShape& shape) {
 RoutedTokens routed_tokens(const OperatorContext& context) {
   const MixtureOfExperts& moe = *context.model.moe;
   const std::int64_t tokens = context.sharded_tokens();
-  const auto factor = context.training.capacity_factor;
+  const Training& training = context.training;
   RoutedTokens out;
-  out.sent = factor ? expert_capacity(tokens, moe, *factor) * moe.experts : tokens * moe.top_k;
+  out.sent = training.pads() ? expert_capacity(tokens, moe, *training.capacity_factor) * moe.experts
+                             : tokens * moe.top_k;
   out.held = out.sent * context.layout.grid.etp;
   out.experts = moe.experts / context.layout.grid.ep;
   out.per_expert = (out.held + out.experts - 1) / out.experts;

@@ -1,7 +1,7 @@
 #pragma once
 
-// How many tokens reach the experts of a rank. Routing is balanced: each expert gets its equal
-// share.
+// How many tokens reach the experts of a rank where each expert gets its equal share; routing_loads
+// says who gets more.
 
 #include <cstdint>
 
@@ -31,8 +31,8 @@ struct RoutedTokens {
   std::int64_t per_expert = 0;  // of `held`; rounded up, as the fullest expert decides
 };
 
-/// Of a model with experts. Without a capacity factor no token is dropped; with one, each source
-/// rank pads what it sends to each expert to the capacity, whatever the routing.
+/// Of a model with experts. Without padding no token is dropped; with it, each source rank sends to
+/// each expert as much as its capacity is, whatever the routing.
 RoutedTokens routed_tokens(const OperatorContext& context);
 
 }  // namespace flopcast

@@ -8,7 +8,15 @@ namespace {
 /// Megatron-LM / Megatron-Core with Transformer Engine (2023 and later).
 /// Source: Megatron-LM d98e8a64: tensor_parallel/layers.py (re-gather, overlap), optimizer and
 /// distributed/ (buckets, align_grad_reduce), arguments.py (make_vocab_size_divisible_by = 128).
-Framework megatron() { return {}; }
+/// Transformer Engine v2, GroupedLinear: one cuBLASLt product after another over four streams
+/// (nvte_multi_stream_cublas_gemm), so each has its descriptors, heuristic and launch. The time of
+/// one is assumed: a kernel launch takes some 5 us, and what cuBLASLt does before it as much.
+Framework megatron() {
+  Framework framework;
+  framework.host_per_expert_product = microseconds(10);
+  framework.waits_for_token_counts = true;
+  return framework;
+}
 
 /// Megatron-LM of 2021 and early 2022: scores, softmax and values as separate kernels, no fused
 /// cross-entropy, gradients added to the main gradient by a hook.

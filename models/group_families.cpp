@@ -115,9 +115,13 @@ class Families {
     return Hops::ring;
   }
 
+  Hops expert_hops() const {
+    return job_.layout.dispatcher == TokenDispatcher::all_gather ? Hops::ring : Hops::direct;
+  }
+
   /// Where the expert grid is the dense one its data group has nothing of its own to reduce.
   void add_experts() {
-    if (grid_.ep > 1) add_stage_groups(StepGroup::expert, GroupKind::ep, Hops::direct);
+    if (grid_.ep > 1) add_stage_groups(StepGroup::expert, GroupKind::ep, expert_hops());
     if (grid_.etp > 1) add_stage_groups(StepGroup::expert_tensor, GroupKind::etp);
     const bool apart = grid_.ep > 1 || grid_.etp != grid_.tp;
     if (apart && grid_.edp() * copies_ > 1) {

@@ -37,6 +37,7 @@ struct GroupCall {
   bool once_per_node = false;
   /// Nothing but the weight gradient after it needs the result.
   bool for_weight_gradient = false;
+  bool exchanges_tokens = false;  // to experts or back
 };
 
 /// Compute goes on only when the collectives of the group that run beside it have ended.
@@ -50,6 +51,10 @@ struct Operator {
   std::string_view name;
   OperatorPhase phase = OperatorPhase::forward;
   std::variant<GemmShape, AttentionCall, MemoryCall, GroupCall, Join> work;
+  /// Its size is that of balanced routing and follows what the rank's experts get, or, of an
+  /// exchange, the fullest of them.
+  bool routed = false;
+  bool host_waits = false;  // for its result, before it issues what follows
 };
 
 /// What the operators of a rank depend on.

@@ -39,6 +39,7 @@ enum class ContextKind : std::uint8_t {
 enum class TokenDispatcher : std::uint8_t {
   all_to_all,     // a copy for each expert
   once_per_node,  // a copy for each node, forwarded inside it ("deepep")
+  all_gather,     // every rank gets all tokens and takes those of its experts
 };
 
 struct Layout {

@@ -1,5 +1,6 @@
 #include "models/lower.h"
 
+#include <map>
 #include <utility>
 
 #include "models/operator_timing.h"
@@ -43,6 +44,17 @@ std::vector<Rank> rank_rows(const Communicators& communicators, Ranks ranks) {
   return rows;
 }
 
+/// Where a node gets one copy of a token, what comes to one of its ranks spreads over the cards of
+/// all: the first to have it sends it on inside the node.
+int ranks_per_place(const Job& job, const Communicators& communicators) {
+  if (job.layout.dispatcher != TokenDispatcher::once_per_node) return 1;
+  const GroupId group =
+      communicators.roles.front().groups[static_cast<std::size_t>(StepGroup::expert)];
+  if (group == kNoGroup) return 1;
+  const GroupShape& shape = communicators.facts[index_of(group)].shape;
+  return shape.nodes > 1 ? shape.ranks_per_node : 1;
+}
+
 }  // namespace
 
 std::optional<std::string> lowering_gap(const Job& job) {
@@ -72,16 +84,23 @@ Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks
       .micro_batches = static_cast<int>(micro_batches(layout, job.training.batch)),
       .chunks = layout.vpp,
       .group = layout.micro_batch_group};
+  const RoutingLoads routing(job, shape.micro_batches, ranks_per_place(job, communicators));
+  if (job.model.moe) plan.routing = routing.summary();
   const StageInputs inputs{.job = job,
                            .padded_vocab = plan.padded_vocab,
                            .stages = plan.stages,
-                           .schedule = pipeline_schedule(layout.schedule, shape)};
+                           .schedule = pipeline_schedule(layout.schedule, shape),
+                           .routing = routing};
 
   CostTables tables(profile, communicators);
+  tables.fuse_kernels(routing.skewed());
   Workload& workload = plan.workload;
   const std::vector<std::uint64_t> ranks_of = ranks_by_role(communicators);
+  std::map<std::pair<int, RankGroups>, StageChunks> chunks;
   for (const RankRole& role : communicators.roles) {
-    StageProgram stage = stage_program(inputs, role, tables);
+    const auto [entry, is_new] = chunks.try_emplace({role.stage, role.groups});
+    if (is_new) entry->second = stage_chunks(inputs, role, tables);
+    StageProgram stage = stage_program(inputs, role, entry->second, tables);
     const auto replicas = static_cast<double>(ranks_of[workload.programs.size()]);
     plan.executed += replicas * stage.executed;
     plan.recomputed += replicas * stage.recomputed;

@@ -11,6 +11,7 @@
 
 #include "calibration/profile.h"
 #include "models/communicators.h"
+#include "models/routing_loads.h"
 #include "models/step_category.h"
 #include "models/training.h"
 #include "sim/workload.h"
@@ -28,6 +29,7 @@ struct Plan {
   std::int64_t padded_vocab = 0;
   Flops executed;                                            // of the whole job in one step
   Flops recomputed;                                          // the part of it that is recompute
+  std::optional<RoutingSummary> routing;                     // of a model with experts
   std::array<Evidence, kStepCategoryNames.size()> evidence;  // weakest of each category's times
 };
 

@@ -28,22 +28,27 @@ class LayerBuilder {
                          context_.model.has_experts(layer)};
     const auto known = made_.find(key);
     if (known != made_.end()) return known->second;
-    ChunkLayer out{.forward = timed_here(layer_forward(context_, layer)),
-                   .recompute = timed_here(layer_recompute(context_, layer, in_chunk)),
-                   .backward = {},
-                   .saved = whole_bytes(saved_by_layer(context_, layer, in_chunk)),
-                   .restored = whole_bytes(restored_by_recompute(context_, layer, in_chunk))};
+    ChunkLayer out{
+        .number = layer,
+        .forward = timed_here(layer_forward(context_, layer)),
+        .recompute = timed_here(layer_recompute(context_, layer, in_chunk)),
+        .backward = {},
+        .kept = {.saved = whole_bytes(saved_by_layer(context_, layer, in_chunk)),
+                 .restored = whole_bytes(restored_by_recompute(context_, layer, in_chunk))},
+        .routed = routed_part(layer, in_chunk)};
     add_backward(out, layer_backward(context_, layer), weight_operands(context_, layer));
     made_.emplace(key, out);
     return out;
   }
 
   ChunkLayer build_prediction(std::int64_t in_chunk) {
-    ChunkLayer out{.forward = timed_here(prediction_forward(context_)),
+    ChunkLayer out{.number = context_.model.layers,
+                   .forward = timed_here(prediction_forward(context_)),
                    .recompute = timed_here(prediction_recompute(context_, in_chunk)),
                    .backward = {},
-                   .saved = whole_bytes(saved_by_prediction(context_, in_chunk)),
-                   .restored = whole_bytes(restored_for_prediction(context_, in_chunk))};
+                   .kept = {.saved = whole_bytes(saved_by_prediction(context_, in_chunk)),
+                            .restored = whole_bytes(restored_for_prediction(context_, in_chunk))},
+                   .routed = routed_part(context_.model.layers - 1, in_chunk)};
     add_backward(out, prediction_backward(context_), prediction_weight_operands(context_));
     return out;
   }
@@ -62,7 +67,8 @@ class LayerBuilder {
   }
 
   TimedOperators timed_here(const std::vector<Operator>& operators) {
-    return timed(operators, context_, groups_, tables_);
+    TimedOperators work = timed(operators, context_, groups_, tables_);
+    return tables_.fuses_kernels() ? fused(std::move(work), tables_) : work;
   }
 
  private:
@@ -73,8 +79,16 @@ class LayerBuilder {
     const BackwardHalves halves = halves_of(backward);
     layer.input_gradient = timed_here(halves.input_gradient);
     layer.weight_gradient = timed_here(halves.weight_gradient);
-    layer.weight_inputs = whole_bytes(kept.inputs);
-    layer.output_gradients = whole_bytes(kept.output_gradients);
+    layer.kept.weight_inputs = whole_bytes(kept.inputs);
+    layer.kept.output_gradients = whole_bytes(kept.output_gradients);
+  }
+  LayerBytes routed_part(std::int64_t layer, std::int64_t in_chunk) const {
+    const RoutedBytes part = routed_bytes(context_, layer, in_chunk);
+    LayerBytes out{.saved = whole_bytes(part.saved), .restored = whole_bytes(part.restored)};
+    if (!splits_) return out;
+    out.weight_inputs = whole_bytes(part.weights.inputs);
+    out.output_gradients = whole_bytes(part.weights.output_gradients);
+    return out;
   }
   bool slides(std::int64_t layer) const {
     const Transformer& model = context_.model;
@@ -232,8 +246,9 @@ void add_predictions(ModelChunk& chunk, const ChunkTensors& tensors, LayerBuilde
   ChunkLayer module = builder.build_prediction(chunk.content.layers);
   module.first_tensor = chunk.head_tensor;
   module.end_tensor = tensors.all.dense.size();
-  chunk.layers.insert(chunk.layers.end(), static_cast<std::size_t>(context.model.mtp_layers),
-                      module);
+  for (std::int64_t i = 0; i < context.model.mtp_layers; ++i, ++module.number) {
+    chunk.layers.push_back(module);
+  }
   chunk.head_tensor = tensors.all.dense.size() - (context.model.tied_embeddings ? 0 : 1);
 }
 
@@ -247,6 +262,7 @@ ModelChunk build_chunk(const OperatorContext& context, const StageContent& conte
   const ChunkTensors tensors = chunk_tensors(context, content);
   for (std::int64_t i = 0; i < content.layers; ++i) {
     out.layers.push_back(layers.build(content.first_layer + i, i));
+    out.layers.back().number = content.first_layer + i;
     out.layers.back().first_tensor = tensors.dense_begin[static_cast<std::size_t>(i)];
     out.layers.back().end_tensor = tensors.dense_begin[static_cast<std::size_t>(i) + 1];
   }

@@ -13,17 +13,24 @@
 
 namespace flopcast {
 
+/// Bytes of a layer and micro-batch.
+struct LayerBytes {
+  std::int64_t saved = 0;     // from forward to backward
+  std::int64_t restored = 0;  // that recompute brings back meanwhile
+  // That stay from one half of the backward to the other: of those above, and of gradients.
+  std::int64_t weight_inputs = 0;
+  std::int64_t output_gradients = 0;
+};
+
 struct ChunkLayer {
+  std::int64_t number = 0;  // of the model; prediction modules come after its last
   TimedOperators forward;
   TimedOperators recompute;
   TimedOperators backward;
   TimedOperators input_gradient{};  // the halves of backward, where the schedule has any
   TimedOperators weight_gradient{};
-  std::int64_t saved = 0;     // bytes from forward to backward of a micro-batch
-  std::int64_t restored = 0;  // bytes that recompute brings back meanwhile
-  // Bytes that stay from one half to the other: of those above, and of gradients.
-  std::int64_t weight_inputs = 0;
-  std::int64_t output_gradients = 0;
+  LayerBytes kept{};
+  LayerBytes routed{};           // the part of it that follows what the rank's experts get
   std::size_t first_tensor = 0;  // in registration order of the dense tensors
   std::size_t end_tensor = 0;    // the forward pass needs none from here on
 };

@@ -34,12 +34,12 @@ int OperatorList::ranks_of(StepGroup group) const {
 
 void OperatorList::collective(std::string_view name, const GroupCall& call) {
   if (ranks_of(call.group) < 2) return;
-  list_.push_back({.name = name, .phase = phase_, .work = call});
+  push(name, phase_, call);
 }
 
 void OperatorList::join(StepGroup group) {
   if (ranks_of(group) < 2) return;
-  list_.push_back({.name = "join", .phase = phase_, .work = Join{group}});
+  push("join", phase_, Join{group});
 }
 
 void OperatorList::enter_tensor_region(std::string_view name, Bytes size, bool beside) {

@@ -18,19 +18,23 @@ class OperatorList {
   OperatorList(const OperatorContext& context, OperatorPhase phase);
 
   void gemm(std::string_view name, GemmShape shape, OperatorPhase phase) {
-    list_.push_back({.name = name, .phase = phase, .work = shape});
+    push(name, phase, shape);
   }
   void gemm(std::string_view name, GemmShape shape) { gemm(name, shape, phase_); }
 
-  void attention(std::string_view name, AttentionCall call) {
-    list_.push_back({.name = name, .phase = phase_, .work = call});
-  }
+  void attention(std::string_view name, AttentionCall call) { push(name, phase_, call); }
 
   /// A kernel that moves `per_token` elements of the 16-bit type for each of `tokens`.
   void memory(std::string_view name, MemoryKernel kernel, std::int64_t tokens, double per_token) {
     const Bytes moved = static_cast<double>(tokens) * per_token * element_;
-    list_.push_back({.name = name, .phase = phase_, .work = MemoryCall{kernel, moved}});
+    push(name, phase_, MemoryCall{kernel, moved});
   }
+
+  /// What follows, up to the other one, is work of the rank's routed experts.
+  void begin_routed() { routed_ = true; }
+  void end_routed() { routed_ = false; }
+  /// The host waits for the last operator.
+  void host_waits() { list_.back().host_waits = true; }
 
   /// Nothing for a group of one.
   void collective(std::string_view name, const GroupCall& call);
@@ -65,6 +69,9 @@ class OperatorList {
   std::vector<Operator> take() && { return std::move(list_); }
 
  private:
+  void push(std::string_view name, OperatorPhase phase, decltype(Operator::work) work) {
+    list_.push_back({.name = name, .phase = phase, .work = work, .routed = routed_});
+  }
   CollectiveKind reduction() const {
     return context_.layout.sequence_parallel ? CollectiveKind::reduce_scatter
                                              : CollectiveKind::all_reduce;
@@ -76,6 +83,7 @@ class OperatorList {
   const OperatorContext& context_;
   OperatorPhase phase_;
   Bytes element_;
+  bool routed_ = false;
   std::vector<Operator> list_;
 };
 

@@ -1,6 +1,7 @@
 #include "models/operator_timing.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "models/expert_routing.h"
@@ -58,6 +59,10 @@ std::size_t stream_of(StepCategory category) {
   return index_of(StepStream::tensor);
 }
 
+/// SMs that kernels which send once per node take from compute. Source: DeepSeek-V3, arXiv
+/// 2412.19437, section 3.2.2; deepseek-ai/DeepEP, Buffer.num_sms.
+constexpr double kDispatchSms = 20;
+
 double compute_share(const Profile& profile, CollectiveKind kind, const GroupFacts& facts) {
   const ComputeShare& share = profile.network.compute_share;
   if (kind == CollectiveKind::send_recv) return share.point_to_point;
@@ -81,16 +86,20 @@ void CostTables::note(StepCategory category, Evidence evidence) {
 
 KernelId CostTables::kernel(TimeEstimate estimate, StepCategory category) {
   note(category, estimate.evidence);
+  return kernel(estimate.time);
+}
+
+KernelId CostTables::kernel(Seconds duration) {
   const auto [entry, added] = kernel_ids_.try_emplace(
-      estimate.time.value, KernelId{static_cast<std::uint32_t>(kernels_.size())});
-  if (added) kernels_.push_back({estimate.time});
+      duration.value, KernelId{static_cast<std::uint32_t>(kernels_.size())});
+  if (added) kernels_.push_back({duration});
   return entry->second;
 }
 
 TransferId CostTables::transfer(CollectiveKind kind, Bytes size, GroupId group,
-                                StepCategory category) {
+                                StepCategory category, ExchangeTraits traits) {
   const auto [entry, added] = transfer_ids_.try_emplace(
-      {kind, size.value, group}, TransferId{static_cast<std::uint32_t>(transfers_.size())});
+      {kind, size.value, group, traits}, TransferId{static_cast<std::uint32_t>(transfers_.size())});
   const GroupFacts& facts = communicators_.facts[index_of(group)];
   const CollectiveTime cost = collective_time(profile_, kind, size, facts.shape, facts.path);
   note(category, cost.evidence);
@@ -106,6 +115,10 @@ TransferId CostTables::transfer(CollectiveKind kind, Bytes size, GroupId group,
   const bool reduced_in_switch =
       facts.shape.nodes == 1 && transfer.solo_rate.value * facts.heaviest_alone > 1;
   if (reduced_in_switch) transfer.pattern = kInSwitchPattern;
+  transfer.solo_rate = transfer.solo_rate / traits.uneven;
+  if (traits.once_per_node) {
+    transfer.compute_share = std::min(1.0, kDispatchSms / static_cast<double>(profile_.sms));
+  }
   transfers_.push_back(transfer);
   return entry->second;
 }
@@ -122,46 +135,158 @@ void CostTables::finish(Workload& workload) && {
   workload.labels = std::move(labels_);
 }
 
+std::uint32_t CostTables::add_routed(const RoutedWork& work) {
+  routed_.push_back({work, {}});
+  return static_cast<std::uint32_t>(routed_.size() - 1);
+}
+
+std::uint32_t CostTables::make_routed(const RoutedWork& routed, const RoutingLoad& load) {
+  const double own = RoutingLoad::part(load.own);
+  if (const auto* gemm = std::get_if<GemmShape>(&routed.work)) {
+    GemmShape shape = *gemm;
+    const double rows = std::round(own * static_cast<double>(shape.m));
+    shape.m = std::max<std::int64_t>(1, static_cast<std::int64_t>(rows));
+    return index_of(kernel(gemm_time(profile_, routed.precision, shape), routed.category));
+  }
+  if (const auto* call = std::get_if<MemoryCall>(&routed.work)) {
+    const TimeEstimate time = memory_time(profile_, call->kernel, own * call->moved);
+    return index_of(kernel(time, routed.category));
+  }
+  if (const auto* parts = std::get_if<std::vector<std::uint32_t>>(&routed.work)) {
+    Seconds sum;
+    for (const std::uint32_t part : *parts) sum += duration(KernelId{routed_row(part, load)});
+    return index_of(kernel(sum));
+  }
+  const auto& call = std::get<GroupCall>(routed.work);
+  const double mean = RoutingLoad::part(load.mean);
+  const double uneven = mean > 0 ? RoutingLoad::part(load.hottest) / mean : 1;
+  return index_of(transfer(call.kind, mean * call.size, routed.group, routed.category,
+                           {std::max(1.0, uneven), call.once_per_node}));
+}
+
+std::uint32_t CostTables::routed_row(std::uint32_t number, const RoutingLoad& load) {
+  RoutedRows& known = routed_[number];
+  const bool exchange = std::holds_alternative<GroupCall>(known.work.work);
+  const std::pair key{exchange ? load.hottest : load.own, exchange ? load.mean : 0};
+  if (const auto found = known.rows.find(key); found != known.rows.end()) return found->second;
+  return known.rows.emplace(key, make_routed(known.work, load)).first->second;
+}
+
+namespace {
+
+/// Turns operators into items, and keeps an eye on the host.
+class Timer {
+ public:
+  Timer(const OperatorContext& context, const RankGroups& groups, CostTables& tables)
+      : context_(context), training_(context.training), groups_(groups), tables_(tables) {}
+
+  void add(const Operator& op) {
+    const StepCategory category = category_of(op.phase);
+    const LabelId label = tables_.label(op.name);
+    issue(op);
+    if (const auto estimate = compute_time(op, training_.precision, tables_.profile())) {
+      device_ += estimate->time;
+      const KernelId kernel = tables_.kernel(*estimate, category);
+      out_.items.push_back({Kind::kernel, index_of(kernel), category, label});
+      if (op.routed) out_.items.back().routed = routed_kernel(op, category);
+    } else if (const auto* call = std::get_if<GroupCall>(&op.work)) {
+      add_call(*call, label, op.routed);
+    } else if (const auto* join = std::get_if<Join>(&op.work)) {
+      out_.items.push_back({Kind::join, 0, category_of(join->group), label, join->group});
+    }
+    count(op);
+    if (op.host_waits) catch_up();
+  }
+
+  TimedOperators take() && {
+    catch_up();
+    return std::move(out_);
+  }
+
+ private:
+  using Kind = TimedOperators::Item::Kind;
+
+  /// Products of a group are launched one by one, where no kernel does them all.
+  void issue(const Operator& op) {
+    if (std::holds_alternative<Join>(op.work)) return;
+    host_ += training_.framework.host_per_operator;
+    const auto* gemm = std::get_if<GemmShape>(&op.work);
+    if (gemm == nullptr || gemm->batch == 1) return;
+    host_ += static_cast<double>(gemm->batch) * training_.framework.host_per_expert_product;
+  }
+
+  std::uint32_t routed_kernel(const Operator& op, StepCategory category) {
+    RoutedWork work{
+        .work = {}, .precision = training_.precision, .group = {}, .category = category};
+    if (const auto* gemm = std::get_if<GemmShape>(&op.work)) work.work = *gemm;
+    if (const auto* call = std::get_if<MemoryCall>(&op.work)) work.work = *call;
+    return tables_.add_routed(work);
+  }
+
+  void add_call(const GroupCall& call, LabelId label, bool routed) {
+    const GroupId group = groups_[static_cast<std::size_t>(call.group)];
+    const StepCategory charged = category_of(call.group);
+    GroupCall sent = call;
+    if (call.once_per_node) {
+      sent.size = merged_copies(*context_.model.moe, tables_.shape_of(group)) * call.size;
+    }
+    const TransferId transfer =
+        tables_.transfer(sent.kind, sent.size, group, charged, {1, call.once_per_node});
+    if (!call.beside) device_ += tables_.solo_time(transfer);
+    const Kind waiting = call.exchanges_tokens ? Kind::exchange : Kind::collective;
+    out_.items.push_back(
+        {call.beside ? Kind::beside : waiting, index_of(transfer), charged, label, call.group});
+    if (!routed) return;
+    out_.items.back().routed =
+        tables_.add_routed({.work = sent, .precision = {}, .group = group, .category = charged});
+  }
+
+  void count(const Operator& op) {
+    const Flops work = executed_flops(op);
+    out_.executed += work;
+    if (op.routed) out_.executed_routed += work;
+    if (op.phase != OperatorPhase::recompute) return;
+    out_.recomputed += work;
+    if (op.routed) out_.recomputed_routed += work;
+  }
+
+  /// The GPU waits where the host took longer to issue what came since the last time.
+  void catch_up() {
+    if (host_ > device_) {
+      const TimeEstimate rest{host_ - device_, Evidence::assumed};
+      const KernelId kernel = tables_.kernel(rest, StepCategory::overhead);
+      out_.items.push_back({Kind::kernel, index_of(kernel), StepCategory::overhead,
+                            tables_.label("waiting for the host")});
+    }
+    host_ = device_ = seconds(0);
+  }
+
+  const OperatorContext& context_;
+  const Training& training_;
+  const RankGroups& groups_;
+  CostTables& tables_;
+  TimedOperators out_;
+  Seconds host_;
+  Seconds device_;  // what the compute stream needs at least
+};
+
+}  // namespace
+
 TimedOperators timed(const std::vector<Operator>& operators, const OperatorContext& context,
                      const RankGroups& groups, CostTables& tables) {
-  const Training& training = context.training;
-  using Kind = TimedOperators::Item::Kind;
-  TimedOperators out;
-  Seconds host;
-  Seconds device;  // what the compute stream needs at least
-  for (const Operator& op : operators) {
-    const StepCategory category = category_of(op.phase);
-    const LabelId label = tables.label(op.name);
-    if (!std::holds_alternative<Join>(op.work)) host += training.framework.host_per_operator;
-    if (const auto estimate = compute_time(op, training.precision, tables.profile())) {
-      device += estimate->time;
-      const KernelId kernel = tables.kernel(*estimate, category);
-      out.items.push_back({Kind::kernel, index_of(kernel), category, label});
-    } else if (const auto* call = std::get_if<GroupCall>(&op.work)) {
-      const GroupId group = groups[static_cast<std::size_t>(call->group)];
-      const StepCategory charged = category_of(call->group);
-      const double part =
-          call->once_per_node ? merged_copies(*context.model.moe, tables.shape_of(group)) : 1;
-      const TransferId transfer = tables.transfer(call->kind, part * call->size, group, charged);
-      if (!call->beside) device += tables.solo_time(transfer);
-      const bool exchanges =
-          call->kind == CollectiveKind::all_to_all && call->group == StepGroup::expert;
-      const Kind waiting = exchanges ? Kind::exchange : Kind::collective;
-      out.items.push_back(
-          {call->beside ? Kind::beside : waiting, index_of(transfer), charged, label, call->group});
-    } else if (const auto* join = std::get_if<Join>(&op.work)) {
-      out.items.push_back({Kind::join, 0, category_of(join->group), label, join->group});
-    }
-    out.executed += executed_flops(op);
-    if (op.phase == OperatorPhase::recompute) out.recomputed += executed_flops(op);
+  Timer timer(context, groups, tables);
+  for (const Operator& op : operators) timer.add(op);
+  return std::move(timer).take();
+}
+
+TimedOperators under_load(TimedOperators work, const RoutingLoad& load, CostTables& tables) {
+  for (TimedOperators::Item& item : work.items) {
+    if (item.routed) item.row = tables.routed_row(*item.routed, load);
   }
-  if (host > device) {
-    const TimeEstimate rest{host - device, Evidence::assumed};
-    const KernelId kernel = tables.kernel(rest, StepCategory::overhead);
-    out.items.push_back({Kind::kernel, index_of(kernel), StepCategory::overhead,
-                         tables.label("waiting for the host")});
-  }
-  return out;
+  const double more = RoutingLoad::part(load.own) - 1;
+  work.executed += more * work.executed_routed;
+  work.recomputed += more * work.recomputed_routed;
+  return work;
 }
 
 namespace {

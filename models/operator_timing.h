@@ -4,14 +4,21 @@
 // appended to programs as often as they run.
 
 #include <array>
+#include <compare>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "calibration/profile.h"
 #include "models/communicators.h"
 #include "models/layer_operators.h"
+#include "models/routing_loads.h"
 #include "models/step_category.h"
 #include "sim/evidence.h"
 #include "sim/workload.h"
@@ -37,6 +44,22 @@ inline constexpr std::array<std::string_view, 9> kStepStreamNames{
 
 constexpr std::size_t index_of(StepStream stream) { return static_cast<std::size_t>(stream); }
 
+/// What sets an exchange of tokens apart from a collective of NCCL's.
+struct ExchangeTraits {
+  double uneven = 1;           // it takes so many times as long, and loads its links no more in all
+  bool once_per_node = false;  // by kernels of its own
+  friend auto operator<=>(const ExchangeTraits&, const ExchangeTraits&) = default;
+};
+
+/// Work of balanced routing that a load makes more or less.
+struct RoutedWork {
+  /// An operator, or the numbers of some that run as one.
+  std::variant<GemmShape, MemoryCall, GroupCall, std::vector<std::uint32_t>> work;
+  DataType precision{};  // of a product
+  GroupId group{};       // of an exchange
+  StepCategory category{};
+};
+
 /// Rows shared by all programs of a workload, and how well each category's times are known.
 class CostTables {
  public:
@@ -49,9 +72,21 @@ class CostTables {
   GroupShape shape_of(GroupId group) const { return communicators_.facts[index_of(group)].shape; }
 
   LabelId label(std::string_view text);
+  std::string text_of(LabelId id) const { return labels_[index_of(id)]; }
   KernelId kernel(TimeEstimate estimate, StepCategory category);
+  /// Of a time that is known already.
+  KernelId kernel(Seconds duration);
+  Seconds duration(KernelId id) const { return kernels_[index_of(id)].duration; }
+  /// Whether stretches are fused().
+  void fuse_kernels(bool on) { fuses_ = on; }
+  bool fuses_kernels() const { return fuses_; }
   /// A collective of `size` (nccl-tests' whole buffer) in a group.
-  TransferId transfer(CollectiveKind kind, Bytes size, GroupId group, StepCategory category);
+  TransferId transfer(CollectiveKind kind, Bytes size, GroupId group, StepCategory category,
+                      ExchangeTraits traits = {});
+
+  /// Rows of work that follows what a rank's experts get, by its number in `routed`.
+  std::uint32_t add_routed(const RoutedWork& work);
+  std::uint32_t routed_row(std::uint32_t number, const RoutingLoad& load);
 
   /// Of a transfer that has the network for itself.
   Seconds solo_time(TransferId id) const;
@@ -63,6 +98,7 @@ class CostTables {
 
  private:
   void note(StepCategory category, Evidence evidence);
+  std::uint32_t make_routed(const RoutedWork& work, const RoutingLoad& load);
 
   const Profile& profile_;
   const Communicators& communicators_;
@@ -71,7 +107,14 @@ class CostTables {
   std::vector<std::string> labels_;
   std::map<std::string, LabelId, std::less<>> label_ids_;
   std::map<double, KernelId> kernel_ids_;  // by duration
-  std::map<std::tuple<CollectiveKind, double, GroupId>, TransferId> transfer_ids_;
+  std::map<std::tuple<CollectiveKind, double, GroupId, ExchangeTraits>, TransferId> transfer_ids_;
+  struct RoutedRows {
+    RoutedWork work;
+    std::map<std::pair<std::uint32_t, double>, std::uint32_t>
+        rows;  // by load: own or hottest, mean
+  };
+  std::vector<RoutedRows> routed_;
+  bool fuses_ = false;
   std::array<Evidence, kStepCategoryNames.size()> evidence_;
 };
 
@@ -83,16 +126,25 @@ struct TimedOperators {
     std::uint32_t row = 0;  // KernelId or TransferId
     StepCategory category{};
     LabelId label{};
-    StepGroup group = StepGroup::tensor;  // of collective, beside, join
+    StepGroup group = StepGroup::tensor;    // of collective, beside, join
+    std::optional<std::uint32_t> routed{};  // the row follows the routing of tokens
   };
   std::vector<Item> items;
-  Flops executed;    // matrix products and attention
-  Flops recomputed;  // the part of it that is recompute
+  Flops executed;           // matrix products and attention
+  Flops recomputed;         // the part of it that is recompute
+  Flops executed_routed;    // the part of `executed` that follows what the rank's experts get
+  Flops recomputed_routed;  // and of `recomputed`
 };
 
 /// With the time that the GPU waits where the host needs longer to issue the stretch.
 TimedOperators timed(const std::vector<Operator>& operators, const OperatorContext& context,
                      const RankGroups& groups, CostTables& tables);
+
+/// The same with each run of kernels of a category as one.
+TimedOperators fused(TimedOperators work, CostTables& tables);
+
+/// The same as it is under a load: timed() takes routing for balanced.
+TimedOperators under_load(TimedOperators work, const RoutingLoad& load, CostTables& tables);
 
 void append(ProgramBuilder& program, const TimedOperators& work);
 

@@ -94,6 +94,15 @@ class GroupsOfKind {
   double home_ = 0;  // of the links of its home
 };
 
+/// Experts and their tensor parallelism want the same NVLinks: what one takes the other leaves.
+void explain_experts(GroupPlacement& placement, const Job& job, const Cluster& cluster) {
+  const ParallelGrid& grid = job.layout.grid;
+  const int domain = cluster.spec().system.nvlink_domain;
+  if (placement.warning.empty() || grid.etp == 1 || grid.ep > domain) return;
+  placement.warning += fmt::format(", as etp {} leaves it {} of the {} GPUs of an NVLink domain",
+                                   grid.etp, std::max(1, domain / grid.etp), domain);
+}
+
 }  // namespace
 
 std::vector<GroupPlacement> group_placements(const Job& job, const Cluster& cluster) {
@@ -104,7 +113,9 @@ std::vector<GroupPlacement> group_placements(const Job& job, const Cluster& clus
     for (const GroupFamily& family : families) {
       if (family.slot == kind.slot) groups.add(family);
     }
-    if (!groups.empty()) placements.push_back(groups.placement());
+    if (groups.empty()) continue;
+    placements.push_back(groups.placement());
+    if (kind.slot == StepGroup::expert) explain_experts(placements.back(), job, cluster);
   }
   return placements;
 }

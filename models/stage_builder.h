@@ -31,7 +31,8 @@ constexpr std::uint16_t slot_of(StepGroup group) { return static_cast<std::uint1
 /// Appends one rank's step, part by part.
 class StageBuilder {
  public:
-  StageBuilder(const StageInputs& inputs, const RankRole& role, CostTables& tables);
+  StageBuilder(const StageInputs& inputs, const RankRole& role, const StageChunks& chunks,
+               CostTables& tables);
 
   StageProgram build() &&;
 
@@ -44,15 +45,24 @@ class StageBuilder {
   void weight_gradient(const ScheduleOp& op);
   void overlapped(const ScheduleOp& op);
 
+  /// A layer of a chunk with the tokens of one micro-batch.
+  struct LayerTurn {
+    const ChunkLayer& layer;
+    RoutingLoad load;
+    LayerBytes kept;
+  };
+  LayerTurn turn_of(int chunk, std::size_t index, int micro_batch) const;
+
   // Parts of passes.
   void begin_forward(int chunk);
-  void enter_layer(int chunk, std::size_t layer);
+  void enter_layer(int chunk, const LayerTurn& turn);
   void end_forward(int chunk);
   void begin_backward(int chunk);
-  void recompute_layer(int chunk, std::size_t layer);
-  void leave_layer(int chunk, std::size_t layer);
+  void recompute_layer(const LayerTurn& turn);
+  void leave_layer(int chunk, const LayerTurn& turn);
   void end_backward(int chunk);
   void work(const TimedOperators& operators);
+  void work(const TimedOperators& operators, const RoutingLoad& load);
   void count(const TimedOperators& operators);
 
   // Between stages.
@@ -143,7 +153,7 @@ class StageBuilder {
   CostTables& tables_;
   OperatorContext context_;
   ProgramBuilder program_;
-  std::vector<ModelChunk> chunks_;
+  const std::vector<ModelChunk>& chunks_;
   std::vector<std::size_t> reduced_;          // buckets of each chunk already under way
   std::vector<std::size_t> last_backward_;    // index among passes with weight gradients, by chunk
   std::size_t backward_index_ = 0;            // of the pass that is being appended, among them

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "models/stage_builder.h"
 
@@ -14,6 +15,27 @@ void StageBuilder::count(const TimedOperators& operators) {
 void StageBuilder::work(const TimedOperators& operators) {
   append(program_, operators);
   count(operators);
+}
+
+void StageBuilder::work(const TimedOperators& operators, const RoutingLoad& load) {
+  if (load.balanced()) return work(operators);
+  work(under_load(operators, load, tables_));
+}
+
+StageBuilder::LayerTurn StageBuilder::turn_of(int c, std::size_t index, int micro_batch) const {
+  const ChunkLayer& layer = chunk_at(c).layers[index];
+  const RoutingLoad load = inputs_.routing.at(layer.number, micro_batch, role_.expert_rank);
+  LayerTurn turn{.layer = layer, .load = load, .kept = layer.kept};
+  if (load.own == RoutingLoad::kBalanced) return turn;
+  const double more = RoutingLoad::part(load.own) - 1;
+  const auto add = [&](std::int64_t LayerBytes::*part) {
+    turn.kept.*part += std::llround(more * static_cast<double>(layer.routed.*part));
+  };
+  add(&LayerBytes::saved);
+  add(&LayerBytes::restored);
+  add(&LayerBytes::weight_inputs);
+  add(&LayerBytes::output_gradients);
+  return turn;
 }
 
 void StageBuilder::run(const ScheduleOp& op) {
@@ -34,10 +56,9 @@ void StageBuilder::begin_forward(int c) {
   work(chunk.embedding_forward);
 }
 
-void StageBuilder::enter_layer(int c, std::size_t layer) {
-  const ChunkLayer& row = chunk_at(c).layers[layer];
-  await_parameters(c, row.end_tensor);
-  hold(MemoryPool::activations, row.saved);
+void StageBuilder::enter_layer(int c, const LayerTurn& turn) {
+  await_parameters(c, turn.layer.end_tensor);
+  hold(MemoryPool::activations, turn.kept.saved);
 }
 
 void StageBuilder::end_forward(int c) {
@@ -51,9 +72,10 @@ void StageBuilder::forward(const ScheduleOp& op) {
   const ModelChunk& chunk = chunk_at(op.chunk);
   receive(op);
   begin_forward(op.chunk);
-  for (std::size_t layer = 0; layer < chunk.layers.size(); ++layer) {
-    enter_layer(op.chunk, layer);
-    work(chunk.layers[layer].forward);
+  for (std::size_t i = 0; i < chunk.layers.size(); ++i) {
+    const LayerTurn turn = turn_of(op.chunk, i, op.micro_batch);
+    enter_layer(op.chunk, turn);
+    work(turn.layer.forward, turn.load);
   }
   end_forward(op.chunk);
   send(op);
@@ -66,16 +88,14 @@ void StageBuilder::begin_backward(int c) {
   if (completes(c)) reduce_completed(c, chunk.head_tensor);
 }
 
-void StageBuilder::recompute_layer(int c, std::size_t layer) {
-  const ChunkLayer& row = chunk_at(c).layers[layer];
-  if (row.restored > 0) hold(MemoryPool::activations, row.restored);
-  work(row.recompute);
+void StageBuilder::recompute_layer(const LayerTurn& turn) {
+  if (turn.kept.restored > 0) hold(MemoryPool::activations, turn.kept.restored);
+  work(turn.layer.recompute, turn.load);
 }
 
-void StageBuilder::leave_layer(int c, std::size_t layer) {
-  const ChunkLayer& row = chunk_at(c).layers[layer];
-  free(MemoryPool::activations, row.saved + row.restored);
-  if (completes(c)) reduce_completed(c, row.first_tensor);
+void StageBuilder::leave_layer(int c, const LayerTurn& turn) {
+  free(MemoryPool::activations, turn.kept.saved + turn.kept.restored);
+  if (completes(c)) reduce_completed(c, turn.layer.first_tensor);
 }
 
 void StageBuilder::end_backward(int c) {
@@ -89,10 +109,11 @@ void StageBuilder::backward(const ScheduleOp& op) {
   const ModelChunk& chunk = chunk_at(op.chunk);
   receive(op);
   begin_backward(op.chunk);
-  for (std::size_t layer = chunk.layers.size(); layer-- > 0;) {
-    recompute_layer(op.chunk, layer);
-    work(chunk.layers[layer].backward);
-    leave_layer(op.chunk, layer);
+  for (std::size_t i = chunk.layers.size(); i-- > 0;) {
+    const LayerTurn turn = turn_of(op.chunk, i, op.micro_batch);
+    recompute_layer(turn);
+    work(turn.layer.backward, turn.load);
+    leave_layer(op.chunk, turn);
   }
   end_backward(op.chunk);
   send(op);
@@ -105,11 +126,11 @@ void StageBuilder::input_gradient(const ScheduleOp& op) {
   receive(op);
   if (chunk.content.head) work(chunk.head_input_gradient);
   for (std::size_t i = chunk.layers.size(); i-- > 0;) {
-    const ChunkLayer& layer = chunk.layers[i];
-    hold(MemoryPool::activations, layer.output_gradients);
-    recompute_layer(op.chunk, i);
-    work(layer.input_gradient);
-    free(MemoryPool::activations, layer.saved + layer.restored - layer.weight_inputs);
+    const LayerTurn turn = turn_of(op.chunk, i, op.micro_batch);
+    hold(MemoryPool::activations, turn.kept.output_gradients);
+    recompute_layer(turn);
+    work(turn.layer.input_gradient, turn.load);
+    free(MemoryPool::activations, turn.kept.saved + turn.kept.restored - turn.kept.weight_inputs);
   }
   if (chunk.content.embedding) work(chunk.embedding_backward);
   if (chunk.saved_by_ends > 0) {
@@ -127,10 +148,10 @@ void StageBuilder::weight_gradient(const ScheduleOp& op) {
   if (chunk.kept_by_ends > 0) free(MemoryPool::activations, chunk.kept_by_ends);
   if (last) reduce_completed(op.chunk, chunk.head_tensor);
   for (std::size_t i = chunk.layers.size(); i-- > 0;) {
-    const ChunkLayer& layer = chunk.layers[i];
-    work(layer.weight_gradient);
-    free(MemoryPool::activations, layer.weight_inputs + layer.output_gradients);
-    if (last) reduce_completed(op.chunk, layer.first_tensor);
+    const LayerTurn turn = turn_of(op.chunk, i, op.micro_batch);
+    work(turn.layer.weight_gradient, turn.load);
+    free(MemoryPool::activations, turn.kept.weight_inputs + turn.kept.output_gradients);
+    if (last) reduce_completed(op.chunk, turn.layer.first_tensor);
   }
   if (last) reduce_completed(op.chunk, 0);
 }
@@ -142,25 +163,30 @@ void StageBuilder::overlapped(const ScheduleOp& op) {
   const ScheduleOp ahead{.pass = Pass::forward, .micro_batch = op.micro_batch, .chunk = op.chunk};
   const ScheduleOp back{
       .pass = Pass::backward, .micro_batch = op.beside_micro_batch, .chunk = op.beside_chunk};
-  const std::vector<ChunkLayer>& forwards = chunk_at(ahead.chunk).layers;
-  const std::vector<ChunkLayer>& backwards = chunk_at(back.chunk).layers;
+  const std::size_t forwards = chunk_at(ahead.chunk).layers.size();
+  const std::size_t backwards = chunk_at(back.chunk).layers.size();
   receive(ahead);
   receive(back);
   begin_forward(ahead.chunk);
   begin_backward(back.chunk);
-  for (std::size_t i = 0; i < std::max(forwards.size(), backwards.size()); ++i) {
-    const TimedOperators nothing;
-    const bool runs_forward = i < forwards.size();
-    const bool runs_backward = i < backwards.size();
-    const std::size_t layer = backwards.size() - 1 - i;
-    if (runs_forward) enter_layer(ahead.chunk, i);
-    if (runs_backward) recompute_layer(back.chunk, layer);
-    const TimedOperators& first = runs_backward ? backwards[layer].backward : nothing;
-    const TimedOperators& second = runs_forward ? forwards[i].forward : nothing;
+  for (std::size_t i = 0; i < std::max(forwards, backwards); ++i) {
+    TimedOperators first;
+    TimedOperators second;
+    std::optional<LayerTurn> leaving;
+    if (i < forwards) {
+      const LayerTurn turn = turn_of(ahead.chunk, i, ahead.micro_batch);
+      enter_layer(ahead.chunk, turn);
+      second = under_load(turn.layer.forward, turn.load, tables_);
+    }
+    if (i < backwards) {
+      leaving.emplace(turn_of(back.chunk, backwards - 1 - i, back.micro_batch));
+      recompute_layer(*leaving);
+      first = under_load(leaving->layer.backward, leaving->load, tables_);
+    }
     append_beside(program_, first, second);
     count(first);
     count(second);
-    if (runs_backward) leave_layer(back.chunk, layer);
+    if (leaving) leave_layer(back.chunk, *leaving);
   }
   end_forward(ahead.chunk);
   end_backward(back.chunk);

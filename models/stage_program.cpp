@@ -27,7 +27,27 @@ std::optional<int> weights_of(const ScheduleOp& op) {
 
 }  // namespace
 
-StageBuilder::StageBuilder(const StageInputs& inputs, const RankRole& role, CostTables& tables)
+StageChunks stage_chunks(const StageInputs& inputs, const RankRole& role, CostTables& tables) {
+  const Job& job = inputs.job;
+  const OperatorContext context{job.model, job.layout, job.training, inputs.padded_vocab};
+  const PipelineShape pipeline{placement_of(job.layout.schedule), job.layout.grid.pp,
+                               job.layout.vpp};
+  const bool splits =
+      std::ranges::any_of(inputs.schedule[static_cast<std::size_t>(role.stage)],
+                          [](const ScheduleOp& op) { return op.pass == Pass::weight_gradient; });
+  StageChunks chunks;
+  for (int chunk = 0; chunk < job.layout.vpp; ++chunk) {
+    const int stage = stage_of(pipeline, {.rank = role.stage, .chunk = chunk});
+    ChunkPlace where{chunk, role.stage, splits};
+    if (model_copies(job.layout.schedule) > 1) where = {0, stage, splits};
+    const StageContent& content = inputs.stages[static_cast<std::size_t>(stage)];
+    chunks.push_back(build_chunk(context, content, where, role.groups, tables));
+  }
+  return chunks;
+}
+
+StageBuilder::StageBuilder(const StageInputs& inputs, const RankRole& role,
+                           const StageChunks& chunks, CostTables& tables)
     : inputs_(inputs),
       role_(role),
       rank_(role.stage),
@@ -35,28 +55,29 @@ StageBuilder::StageBuilder(const StageInputs& inputs, const RankRole& role, Cost
                 inputs.job.layout.vpp},
       tables_(tables),
       context_{inputs.job.model, inputs.job.layout, inputs.job.training, inputs.padded_vocab},
-      program_(kStepStreamNames.size()) {
-  const auto count = static_cast<std::size_t>(inputs.job.layout.vpp);
-  const std::vector<ScheduleOp>& ops = inputs.schedule[static_cast<std::size_t>(rank_)];
-  const bool splits = std::ranges::any_of(
-      ops, [](const ScheduleOp& op) { return op.pass == Pass::weight_gradient; });
-  for (std::size_t c = 0; c < count; ++c) {
-    const int chunk = static_cast<int>(c);
-    const int stage = stage_of(chunk);
-    ChunkPlace where{chunk, rank_, splits};
-    if (copies() > 1) where = {0, stage, splits};
-    const StageContent& content = inputs.stages[static_cast<std::size_t>(stage)];
-    chunks_.push_back(build_chunk(context_, content, where, role_.groups, tables));
-    parameters_ += chunks_.back().parameters;
-    expert_parameters_ += chunks_.back().expert_parameters;
+      program_(kStepStreamNames.size()),
+      chunks_(chunks) {
+  for (const ModelChunk& chunk : chunks_) {
+    parameters_ += chunk.parameters;
+    expert_parameters_ += chunk.expert_parameters;
   }
-  reduced_.assign(count, 0);
-  last_backward_.assign(count, 0);
-  gradients_held_.assign(count, false);
-  gathers_.resize(count);
-  awaited_.assign(count, 0);
+  // Ends that share a rank, as two copies of a model let them, share the embedding there. Source:
+  // DeepSeek-V3, arXiv 2412.19437, section 3.2.3.
+  const bool both_ends =
+      std::ranges::any_of(
+          chunks_,
+          [](const ModelChunk& chunk) { return chunk.content.embedding && !chunk.content.head; }) &&
+      std::ranges::any_of(chunks_, [](const ModelChunk& chunk) {
+        return chunk.content.head && !chunk.content.embedding;
+      });
+  if (both_ends) parameters_ -= chunks_.back().tied_embedding;
+  reduced_.assign(chunks_.size(), 0);
+  last_backward_.assign(chunks_.size(), 0);
+  gradients_held_.assign(chunks_.size(), false);
+  gathers_.resize(chunks_.size());
+  awaited_.assign(chunks_.size(), 0);
   std::size_t backward = 0;
-  for (const ScheduleOp& op : ops) {
+  for (const ScheduleOp& op : inputs.schedule[static_cast<std::size_t>(rank_)]) {
     if (const auto chunk = weights_of(op)) {
       last_backward_[static_cast<std::size_t>(*chunk)] = backward++;
     }
@@ -94,7 +115,7 @@ void StageBuilder::allocate_states() {
   const double gradient = element_size(training().gradient_dtype).value;
   hold_elements(MemoryPool::parameters, elements, parameter);
   hold_elements(MemoryPool::gradients, gradients_sharded() ? own_elements() : elements, gradient);
-  hold_elements(MemoryPool::optimizer, own_elements(), kOptimizerStateBytes);
+  hold_elements(MemoryPool::optimizer, own_elements(), training().optimizer_state().value);
   // A tensor-parallel region works on the gathered activation and its gradient.
   const double activation = static_cast<double>(context_.tokens() * inputs_.job.model.hidden);
   if (grid().tp > 1) hold_elements(MemoryPool::buffers, 2 * activation, parameter);
@@ -107,20 +128,31 @@ void StageBuilder::allocate_states() {
   }
 }
 
-/// A layer with experts holds the routed tokens before and after each exchange.
+/// A layer with experts holds what it sends and what it gets in each exchange; the fullest decides.
 double StageBuilder::routed_elements() const {
   const Transformer& model = inputs_.job.model;
   bool experts = false;
+  double fullest = RoutingLoad{}.own;
+  const std::int64_t batches = micro_batches(inputs_.job.layout, training().batch);
   for (const ModelChunk& chunk : chunks_) {
-    const StageContent& content = chunk.content;
-    for (std::int64_t i = 0; i < content.layers; ++i) {
-      experts |= model.has_experts(content.first_layer + i);
+    for (const ChunkLayer& layer : chunk.layers) {
+      if (!model.has_experts(std::min(layer.number, model.layers - 1))) continue;
+      if (!experts && inputs_.routing.skewed()) fullest = 0;
+      experts = true;
+      for (std::int64_t batch = 0; inputs_.routing.skewed() && batch < batches; ++batch) {
+        const RoutingLoad load = inputs_.routing.at(layer.number, batch, role_.expert_rank);
+        fullest = std::max(fullest, static_cast<double>(load.own));
+      }
     }
-    experts |= content.head && model.mtp_layers > 0 && model.has_experts(model.layers - 1);
   }
   if (!experts) return 0;
   const RoutedTokens tokens = routed_tokens(context_);
-  return static_cast<double>((tokens.sent + tokens.held) * model.hidden);
+  const bool gathers =
+      inputs_.job.layout.dispatcher == TokenDispatcher::all_gather && grid().ep > 1;
+  const std::int64_t sent =
+      gathers ? context_.sharded_tokens() * grid().ep * grid().etp : tokens.sent;
+  const double held = RoutingLoad::part(fullest) * static_cast<double>(tokens.held);
+  return (static_cast<double>(sent) + held) * static_cast<double>(model.hidden);
 }
 
 void StageBuilder::blocking(StepGroup slot, CollectiveKind kind, Bytes size,
@@ -157,8 +189,8 @@ void StageBuilder::finish_gradients() {
   }
 }
 
-/// Adam reads gradient, master weight and two moments and writes all but the first, in fp32, and
-/// the parameter in its own type; the norm before it reads the gradient; the buffer is cleared
+/// Adam reads gradient, master weight and two moments and writes all but the first, and the
+/// parameter in its own type; the norm before it reads the gradient; the buffer is cleared
 /// after it.
 void StageBuilder::optimize() {
   const double own = own_elements();
@@ -170,8 +202,9 @@ void StageBuilder::optimize() {
   if (group(StepGroup::world) != kNoGroup) {
     blocking(StepGroup::world, CollectiveKind::all_reduce, fp32, "gradient norm over all ranks");
   }
-  memory_kernel(MemoryKernel::optimizer, own * (7.0 * fp32 + parameter), StepCategory::optimizer,
-                "optimizer");
+  const Bytes moments = 2.0 * element_size(training().moment_dtype);
+  memory_kernel(MemoryKernel::optimizer, own * (3.0 * fp32 + 2.0 * moments + parameter),
+                StepCategory::optimizer, "optimizer");
   memory_kernel(MemoryKernel::elementwise, static_cast<double>(parameters_) * gradient,
                 StepCategory::optimizer, "clear gradients");
   if (sharded() && !training().overlap_param_gather) {
@@ -186,8 +219,9 @@ void StageBuilder::optimize() {
   }
 }
 
-StageProgram stage_program(const StageInputs& inputs, const RankRole& role, CostTables& tables) {
-  return StageBuilder(inputs, role, tables).build();
+StageProgram stage_program(const StageInputs& inputs, const RankRole& role,
+                           const StageChunks& chunks, CostTables& tables) {
+  return StageBuilder(inputs, role, chunks, tables).build();
 }
 
 }  // namespace flopcast

@@ -13,8 +13,10 @@
 
 #include "models/gradient_buckets.h"
 #include "models/layout.h"
+#include "models/model_chunk.h"
 #include "models/operator_timing.h"
 #include "models/pipeline_schedule.h"
+#include "models/routing_loads.h"
 #include "models/training.h"
 #include "sim/program.h"
 
@@ -26,7 +28,12 @@ struct StageInputs {
   std::int64_t padded_vocab = 0;
   std::vector<StageContent> stages;               // by global stage
   std::vector<std::vector<ScheduleOp>> schedule;  // by pipeline rank
+  const RoutingLoads& routing;
 };
+
+/// Chunks of a pipeline rank, which ranks that hold different experts have in common.
+using StageChunks = std::vector<ModelChunk>;
+StageChunks stage_chunks(const StageInputs& inputs, const RankRole& role, CostTables& tables);
 
 struct StageProgram {
   Program program;
@@ -36,6 +43,7 @@ struct StageProgram {
 };
 
 /// Of the ranks of one role among the communicators.
-StageProgram stage_program(const StageInputs& inputs, const RankRole& role, CostTables& tables);
+StageProgram stage_program(const StageInputs& inputs, const RankRole& role,
+                           const StageChunks& chunks, CostTables& tables);
 
 }  // namespace flopcast

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "models/layer_operators.h"
 #include "models/parameters.h"
 #include "models/pipeline_schedule.h"
 #include "sim/check.h"
@@ -215,6 +216,31 @@ void fill_memory(StepReport& report, const Plan& plan, const Result& result, con
   report.fits = fullest->reserved() <= report.device_memory;
 }
 
+std::string routing_text(const TokenRouting& routing) {
+  switch (routing.kind) {
+    case RoutingKind::balanced: return "balanced";
+    case RoutingKind::zipf: return "zipf " + std::to_string(exponent_now(routing)).substr(0, 4);
+    case RoutingKind::measured: return "measured";
+  }
+  return {};
+}
+
+/// Dispatch, combine and their gradients, of the layers of one pipeline rank in the mean.
+std::optional<RoutingShare> routing_share(const Job& job, const Plan& plan, const Means& means) {
+  if (!plan.routing) return std::nullopt;
+  const Transformer& model = job.model;
+  std::int64_t layers = model.has_experts(model.layers - 1) ? model.mtp_layers : 0;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) layers += model.has_experts(layer);
+  const OperatorContext context{model, job.layout, job.training, plan.padded_vocab};
+  const std::int64_t rows = context.sharded_tokens() * model.moe->top_k * layers *
+                            micro_batches(job.layout, job.training.batch);
+  const double elements = 4.0 * static_cast<double>(rows * model.hidden) / job.layout.grid.pp;
+  return RoutingShare{.kind = routing_text(job.training.routing),
+                      .summary = *plan.routing,
+                      .routed = elements * element_size(job.training.parameter_dtype),
+                      .sent = means.sent(StepCategory::expert)};
+}
+
 }  // namespace
 
 StepReport step_report(const Job& job, const Cluster& cluster, const Plan& plan,
@@ -244,6 +270,7 @@ StepReport step_report(const Job& job, const Cluster& cluster, const Plan& plan,
   report.breakdown = breakdown(plan, means);
   report.communication = communication(plan, means);
   report.placement = placements(job, cluster, means);
+  report.routing = routing_share(job, plan, means);
   report.device_memory = gpu.memory;
   fill_memory(report, plan, result, job.layout);
 

@@ -4,6 +4,7 @@
 // goes, memory per stage. Filled from a Plan and the engine's Result.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,14 @@ struct StageMemory {
   Bytes reserved() const { return allocated() + margin; }
 };
 
+/// Where tokens went; of a model with experts.
+struct RoutingShare {
+  std::string kind;        // "balanced", "zipf 0.5", "measured"
+  RoutingSummary summary;  // expected of the routing that was asked for
+  Bytes routed;            // a rank's: tokens * top_k * hidden * element, four times a layer
+  Bytes sent;              // by a rank for it, mean
+};
+
 struct StepReport {
   // the question
   int gpus = 0;
@@ -80,6 +89,7 @@ struct StepReport {
   std::vector<TimeShare> breakdown;
   std::vector<CommunicationShare> communication;
   std::vector<GroupPlacement> placement;
+  std::optional<RoutingShare> routing;
 
   Bytes device_memory;
   std::vector<StageMemory> memory;  // by pipeline rank

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "models/layout.h"
 #include "models/transformer.h"
@@ -48,9 +49,27 @@ struct Recompute {
   }
 };
 
-/// Mixed-precision Adam: fp32 master weight and two fp32 moments of every parameter.
-/// Source: Rajbhandari et al., ZeRO, arXiv 1910.02054, section 3.1 (K = 12).
-inline constexpr double kOptimizerStateBytes = 12;
+enum class RoutingKind : std::uint8_t {
+  balanced,
+  zipf,      // some experts are wanted more than others, in each layer and micro-batch anew
+  measured,  // a histogram of each layer
+};
+
+/// Which experts the tokens of a step go to.
+struct TokenRouting {
+  RoutingKind kind = RoutingKind::balanced;
+  /// zipf: the expert of rank r is wanted in proportion to r^-exponent; which one that is, is drawn
+  /// for each layer and micro-batch.
+  double exponent = 0;
+  std::uint64_t seed = 1;
+  /// Towards few experts, as routers without a balancing loss collapse (Shazeer et al., arXiv
+  /// 1701.06538, section 4): the exponent moves in a straight line, from the first step on.
+  double final_exponent = 0;
+  std::int64_t drift_steps = 0;  // 0: it stays
+  std::int64_t step = 0;         // of training, the one that is simulated
+  /// measured: tokens of each expert, of each layer with experts, or of all alike.
+  std::vector<std::vector<double>> counts{};
+};
 
 /// What a framework does on its own. Each field is a documented behaviour with its source beside
 /// the preset in framework.cpp; a scenario may override each.
@@ -72,6 +91,12 @@ struct Framework {
   /// Assumed: no public table of it; a layer of a current framework then takes some 0.3 ms to
   /// issue.
   Seconds host_per_operator = microseconds(25);
+  /// Host time to launch one expert's product where grouped products are launched one by one, in a
+  /// loop over the rank's experts; 0: the group is one kernel.
+  Seconds host_per_expert_product;
+  /// The host reads how many tokens each expert gets before it issues what depends on it, so that
+  /// it is no longer ahead of the GPU; not where tokens are padded to a capacity.
+  bool waits_for_token_counts = false;
   Seconds step_overhead;             // host work once a step: data, logging, scheduler
   std::int64_t vocab_divisor = 128;  // the vocabulary is padded to a multiple of this times tp
 };
@@ -85,15 +110,32 @@ struct Training {
   DataType precision = DataType::bf16;        // of the GEMMs
   DataType parameter_dtype = DataType::bf16;  // of stored and gathered parameters
   DataType gradient_dtype = DataType::fp32;   // of the gradient buffer and its reduction
+  DataType moment_dtype = DataType::fp32;     // of Adam's two moments
+  /// Of tokens, and of their gradients, on the way to the experts; back they travel in
+  /// parameter_dtype. Nothing: so there, too.
+  std::optional<DataType> dispatch_dtype;
+  /// In which the inputs of the experts' activation are kept for the backward pass; nothing: in
+  /// parameter_dtype.
+  std::optional<DataType> kept_expert_dtype;
   Recompute recompute;
   bool overlap_grad_reduce = true;
   bool overlap_param_gather = true;
   bool tensor_overlap = false;  // userbuffers: TP collectives behind GEMMs (tp_overlap)
   bool overlap_p2p = true;      // interleaved: sends and receives beside compute
   std::optional<Bytes> bucket;  // overrides the framework's rule
-  /// Experts: what each rank sends to each expert is padded, or dropped, to this many times its
-  /// balanced share; nothing: no token is dropped and nothing padded.
+  /// Experts: of what each rank sends to each expert, no more than this many times the balanced
+  /// share; nothing: no token is dropped.
   std::optional<double> capacity_factor;
+  bool pad_to_capacity = true;  // and no less
+  TokenRouting routing;
+
+  /// Whether experts get as much as they can hold, whatever the routing.
+  bool pads() const { return capacity_factor && pad_to_capacity; }
+  /// Per parameter: Adam's fp32 master weight and two moments. Source: Rajbhandari et al., ZeRO,
+  /// arXiv 1910.02054, section 3.1 (K = 12, with fp32 moments).
+  Bytes optimizer_state() const {
+    return element_size(DataType::fp32) + 2.0 * element_size(moment_dtype);
+  }
   Framework framework;
 };
 

@@ -15,6 +15,7 @@ Plan plan_of(const Scenario& scenario, const Cluster& cluster, FoldMode fold) {
     return lower(scenario.job, cluster, scenario.profile, ranks);
   };
   if (fold == FoldMode::off) return lowered(Ranks::all);
+  if (routing_differs(scenario.job)) return folded(lowered(Ranks::all));
   Plan plan = lowered(Ranks::by_stage);
   return plan.alike ? std::move(plan) : folded(lowered(Ranks::all));
 }

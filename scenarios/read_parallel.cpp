@@ -22,7 +22,8 @@ constexpr Choice<ContextKind> kContextKinds[] = {{"p2p", ContextKind::ring},
                                                  {"a2a", ContextKind::all_to_all}};
 
 constexpr Choice<TokenDispatcher> kDispatchers[] = {{"all_to_all", TokenDispatcher::all_to_all},
-                                                    {"deepep", TokenDispatcher::once_per_node}};
+                                                    {"deepep", TokenDispatcher::once_per_node},
+                                                    {"all_gather", TokenDispatcher::all_gather}};
 
 constexpr std::string_view kOrderExample =
     "an order of tp, cp, ep, dp and pp, innermost first, such as \"tp-cp-ep-dp-pp\"";

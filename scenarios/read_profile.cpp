@@ -2,36 +2,14 @@
 
 #include <algorithm>
 
+#include "calibration/kernel_names.h"
+#include "scenarios/profile_regimes.h"
+
 namespace flopcast {
 namespace {
 
-constexpr std::array kEvidences{Evidence::assumed, Evidence::fitted, Evidence::measured};
-
 constexpr std::array kPasses{Choice<AttentionPass>{"forward", AttentionPass::forward},
                              Choice<AttentionPass>{"backward", AttentionPass::backward}};
-
-constexpr std::array<Choice<MemoryKernel>, kMemoryKernels> kMemoryNames{{
-    {"elementwise", MemoryKernel::elementwise},
-    {"norm_forward", MemoryKernel::norm_forward},
-    {"norm_backward", MemoryKernel::norm_backward},
-    {"rotary", MemoryKernel::rotary},
-    {"softmax", MemoryKernel::softmax},
-    {"embedding", MemoryKernel::embedding},
-    {"optimizer", MemoryKernel::optimizer},
-    {"permute", MemoryKernel::permute},
-}};
-
-Provenance read_provenance(const Node& node) {
-  Provenance provenance{.evidence = node.at("evidence").one_of(kEvidences),
-                        .source = node.at("source").text()};
-  if (const auto error = node.find("median_error")) {
-    provenance.median_error = error->number();
-  }
-  if (const auto error = node.find("p90_error")) {
-    provenance.p90_error = error->number();
-  }
-  return provenance;
-}
 
 GemmCurve read_gemm(const Node& node) {
   GemmCurve curve{.eff_inf = node.at("eff_inf").number(1e-3, 2),
@@ -96,6 +74,7 @@ NetworkModel read_network(const Node& node) {
     model.switch_reduction = {.domain = read_tier(reduction->at("domain")),
                               .tree = read_tier(reduction->at("tree"))};
   }
+  if (const auto regimes = node.find("regimes")) model.regimes = read_regimes(*regimes);
   return model;
 }
 
@@ -163,8 +142,8 @@ void read_kernels(const Node& root, Profile& profile) {
     }
   }
   const Node memory = root.at("memory");
-  for (const auto& kernel : kMemoryNames) {
-    profile.memory[static_cast<std::size_t>(kernel.value)] = read_memory(memory.at(kernel.name));
+  for (std::size_t i = 0; i < kMemoryKernels; ++i) {
+    profile.memory[i] = read_memory(memory.at(kMemoryKernelNames[i]));
   }
 }
 

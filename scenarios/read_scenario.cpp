@@ -115,6 +115,9 @@ Scenario read_scenario_document(const Document& document, ShippedData& data) {
   const int gpus = scenario.cluster.nodes * scenario.cluster.system.gpus_per_node;
   scenario.job.layout = read_parallel(root.find("parallel"), gpus);
   scenario.job.training = read_training(root.at("training"), scenario.job.layout);
+  if (const auto routing = root.at("training").find("routing")) {
+    scenario.job.training.routing = read_routing(*routing, scenario.job.model);
+  }
   scenario.job.training.framework = read_framework(root.find("framework"));
   scenario.expect = read_expectations(root.find("expect"));
   scenario.profile = choose_profile(root.find("profile"), root, scenario.cluster.system.gpu, data);

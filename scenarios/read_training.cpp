@@ -41,6 +41,7 @@ constexpr Choice<ScheduleKind> kSchedules[] = {
     {"dualpipe-v", ScheduleKind::dualpipe_v}};
 // Narrower buffers are not summed by any framework here.
 constexpr std::array kGradientTypes{DataType::fp32, DataType::fp16, DataType::bf16};
+constexpr std::array kMomentTypes{DataType::fp32, DataType::fp16, DataType::bf16, DataType::fp8};
 constexpr std::array kParameterTypes{DataType::fp32, DataType::fp16, DataType::bf16, DataType::fp8,
                                      DataType::mxfp8};
 
@@ -112,6 +113,13 @@ Training read_training(const Node& node, Layout& layout) {
   set_stored_types(training);
   fields.kind("parameter_dtype", training.parameter_dtype, kParameterTypes);
   fields.kind("gradient_dtype", training.gradient_dtype, kGradientTypes);
+  fields.kind("moment_dtype", training.moment_dtype, kMomentTypes);
+  if (const auto type = node.find("dispatch_dtype")) {
+    training.dispatch_dtype = type->one_of(kParameterTypes);
+  }
+  if (const auto type = node.find("kept_expert_dtype")) {
+    training.kept_expert_dtype = type->one_of(kParameterTypes);
+  }
   if (const auto recompute = node.find("recompute")) {
     training.recompute = read_recompute(*recompute);
   }
@@ -125,6 +133,7 @@ Training read_training(const Node& node, Layout& layout) {
   if (const auto factor = node.find("capacity_factor")) {
     training.capacity_factor = factor->number(0.01, 1000);
   }
+  fields.flag("pad_to_capacity", training.pad_to_capacity);
   layout.schedule = layout.vpp > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
   fields.kind("schedule", layout.schedule, kSchedules);
   return training;
@@ -146,6 +155,8 @@ Framework read_framework(const std::optional<Node>& node) {
   fields.flag("zero_all_reduces", framework.zero_all_reduces);
   fields.flag("reduces_each_micro_batch", framework.reduces_each_micro_batch);
   fields.quantity("host_per_operator", framework.host_per_operator);
+  fields.quantity("host_per_expert_product", framework.host_per_expert_product);
+  fields.flag("waits_for_token_counts", framework.waits_for_token_counts);
   fields.quantity("step_overhead", framework.step_overhead);
   fields.count("vocab_divisor", framework.vocab_divisor, 1, kLargestDivisor);
   return framework;

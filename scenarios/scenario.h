@@ -49,11 +49,12 @@ struct Override {
   std::string value;
 };
 
-/// Folders of shipped data: catalogue/, profiles/. Installed beside the program or in the source
-/// tree.
+/// Folders of shipped data: catalogue/, profiles/, measured/. Installed beside the program or in
+/// the source tree.
 struct DataFolders {
   std::filesystem::path catalogue;  // gpus.json, systems.json, models.json
   std::filesystem::path profiles;
+  std::filesystem::path measured{};  // collectives.json: for `validate`
 };
 
 /// Reads, applies overrides, resolves names and checks. Throws InputError with file, line, column,

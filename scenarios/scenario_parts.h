@@ -33,6 +33,8 @@ void read_degraded(const std::optional<Node>& node, ClusterSpec& spec);
 Layout read_parallel(const std::optional<Node>& node, int gpus);
 /// "training": what it says of the schedule goes into the layout.
 Training read_training(const Node& node, Layout& layout);
+/// "training.routing", once the model is read.
+TokenRouting read_routing(const Node& node, const Transformer& model);
 Framework read_framework(const std::optional<Node>& node);
 
 /// A shipped profile by name, a file, or an object {"name", "level"}; without a word of it the

@@ -16,8 +16,9 @@ namespace fs = std::filesystem;
 
 /// The data of a root, laid out as in the source tree or flat.
 std::optional<DataFolders> data_in(const fs::path& root) {
-  const std::array layouts{DataFolders{root / "scenarios/catalogue", root / "calibration/profiles"},
-                           DataFolders{root / "catalogue", root / "profiles"}};
+  const std::array layouts{DataFolders{root / "scenarios/catalogue", root / "calibration/profiles",
+                                       root / "calibration/data"},
+                           DataFolders{root / "catalogue", root / "profiles", root / "measured"}};
   std::error_code ignored;
   for (const DataFolders& folders : layouts) {
     if (fs::is_directory(folders.catalogue, ignored) &&

@@ -50,8 +50,9 @@ std::optional<std::string> unknown_argument(const CLI::App& app, std::span<const
 
 ExitCode act(int argument_count, const char* const* arguments) {
   CLI::App app("Forecasts how fast a large model trains on a GPU cluster", "flopcast");
-  const std::array verbs{add_run_verb(app), add_check_verb(app), add_batch_verb(app),
-                         add_topology_verb(app), add_validate_verb(app)};
+  const std::array verbs{add_run_verb(app),       add_check_verb(app),  add_batch_verb(app),
+                         add_calibrate_verb(app), add_import_verb(app), add_topology_verb(app),
+                         add_validate_verb(app),  add_profile_verb(app)};
   bool version = false;
   app.add_flag("--version", version, "Print the version and what this program was built with");
   app.allow_extras();

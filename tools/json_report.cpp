@@ -110,6 +110,19 @@ Json communication(const StepReport& report) {
   return lines;
 }
 
+Json routing(const StepReport& report) {
+  const RoutingShare& share = *report.routing;
+  return {{"kind", share.kind},
+          {"dropped_fraction", share.summary.dropped},
+          {"expert_load_max_over_mean", share.summary.expert_load},
+          {"rank_load_max_over_mean", share.summary.rank_load},
+          {"exchange_load_max_over_mean", share.summary.exchange_load},
+          {"hottest_rank", share.summary.hottest_rank},
+          {"hottest_rank_load_over_mean", share.summary.hottest_rank_load},
+          {"routed_bytes", share.routed.value},
+          {"sent_bytes", share.sent.value}};
+}
+
 Json placement(const StepReport& report) {
   Json lines = Json::array();
   for (const GroupPlacement& group : report.placement) {
@@ -180,7 +193,7 @@ Json expectations(const Answer& answer) {
 
 Json report_object(const Answer& answer) {
   const StepReport& report = answer.report;
-  return {
+  Json object{
       {"schema_version", kSchemaVersion},
       {"scenario", answer.scenario.name},
       {"question", question(answer)},
@@ -196,6 +209,8 @@ Json report_object(const Answer& answer) {
         {"represented_ranks", report.represented_ranks},
         {"events", report.events}}},
   };
+  if (report.routing) object["routing"] = routing(report);
+  return object;
 }
 
 }  // namespace

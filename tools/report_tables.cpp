@@ -248,6 +248,23 @@ std::vector<Fact> placement_warnings(const StepReport& report) {
   return facts;
 }
 
+std::vector<Fact> routing_facts(const StepReport& report) {
+  if (!report.routing) return {};
+  const RoutingShare& share = *report.routing;
+  const RoutingSummary& summary = share.summary;
+  return {
+      {"routing",
+       fmt::format("{}, {} of the routed tokens dropped", share.kind, percent(summary.dropped))},
+      {"fullest",
+       fmt::format("expert {:.2f}, rank {:.2f}, exchange {:.2f} times the mean, by layer and "
+                   "micro-batch; over the step rank {} of its group with {:.2f}",
+                   summary.expert_load, summary.rank_load, summary.exchange_load,
+                   summary.hottest_rank, summary.hottest_rank_load)},
+      {"exchanged", fmt::format("{} sent by a rank for {} of tokens x experts x width",
+                                to_text(share.sent), to_text(share.routed))},
+  };
+}
+
 TextTable memory_table(const StepReport& report) {
   TextTable table{.title = fmt::format("Memory of each pipeline stage at its peak (GB of {} GB)",
                                        gigabytes_text(report.device_memory)),

@@ -25,6 +25,10 @@ struct Verb {
 
 Verb add_run_verb(CLI::App& app);
 Verb add_check_verb(CLI::App& app);
+Verb add_calibrate_verb(CLI::App& app);
+Verb add_import_verb(CLI::App& app);
+Verb add_validate_verb(CLI::App& app);
+Verb add_profile_verb(CLI::App& app);
 Verb add_batch_verb(CLI::App& app);
 Verb add_topology_verb(CLI::App& app);
 Verb add_validate_verb(CLI::App& app);

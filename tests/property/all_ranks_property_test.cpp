@@ -165,3 +165,47 @@ TEST_CASE("with slow GPUs and degraded links a folded step is that of all ranks"
     REQUIRE(slow == 1);  // by itself
   }
 }
+
+namespace {
+
+void skew_routing(Generator& random, RandomJob& c) {
+  Training& training = c.job.training;
+  const MixtureOfExperts& moe = *c.job.model.moe;
+  TokenRouting& routing = training.routing;
+  routing.kind = random.chance(0.5) ? RoutingKind::zipf : RoutingKind::measured;
+  routing.exponent = 2 * random.unit();
+  routing.seed = random.below(1000);
+  for (std::int64_t layer = 0; layer < c.job.model.layers; ++layer) {
+    std::vector<double> counts;
+    for (std::int64_t i = 0; i < moe.experts; ++i) counts.push_back(1 + random.unit());
+    routing.counts.push_back(std::move(counts));
+  }
+  c.job.layout.dispatcher =
+      one_of(random, std::array{TokenDispatcher::all_to_all, TokenDispatcher::once_per_node,
+                                TokenDispatcher::all_gather});
+  if (random.chance(0.5)) training.capacity_factor = 0.5 + 2 * random.unit();
+  training.pad_to_capacity = random.chance(0.3);
+}
+
+}  // namespace
+
+// And over its ranks nothing is lost of what balanced routing computes.
+TEST_CASE("with uneven routing a folded step is that of all ranks") {
+  Generator random(20240703);
+  for (int jobs = 0; jobs < 300;) {
+    auto c = random_job(random);
+    if (!c || !c->job.model.moe || !is_tree(c->cluster.fabric.kind)) continue;
+    vary_cluster(random, *c);
+    if (problem_of(c->cluster)) continue;
+    ++jobs;
+    CAPTURE(jobs);
+    const Cluster cluster(c->cluster);
+    const Flops balanced = lower(c->job, cluster, c->profile, Ranks::all).executed;
+    skew_routing(random, *c);
+    const Run all = run_plan(*c, cluster, lower(c->job, cluster, c->profile, Ranks::all));
+    check_folding(*c, cluster, all);
+    if (!c->job.training.capacity_factor) {
+      REQUIRE(all.plan.executed.value == Approx(balanced.value).epsilon(1e-9));
+    }
+  }
+}

@@ -103,6 +103,39 @@ TEST_CASE("dispatch and combine send every routed token that leaves the rank") {
   }
 }
 
+TEST_CASE("gathered, every rank receives the tokens of all others") {
+  for (const json cases = fixture("expert_volume").at("cases"); const json& row : cases) {
+    CAPTURE(row.dump());
+    const int ep = row.at("ep");
+    Job job = small_job({.ep = ep, .dp = ep});
+    job.layout.dispatcher = TokenDispatcher::all_gather;
+    job.model.hidden = row.at("hidden");
+    job.model.moe->experts = 8 * ep;
+    job.model.moe->top_k = row.at("top_k");
+    job.training.batch.sequence = row.at("tokens_per_rank");
+    if (row.at("bytes_per_element") == 1) job.training.parameter_dtype = DataType::fp8;
+    const auto calls = calls_of(layer_forward(context_of(job), 1), StepGroup::expert);
+    REQUIRE(calls.size() == 3);  // choices, tokens, and back
+    CHECK(calls[1].kind == CollectiveKind::all_gather);
+    CHECK(calls[1].size * bus_factor(calls[1].kind, ep) ==
+          row.at("expected").at("all_gather_dispatcher_bytes_received_per_rank").get<double>());
+    CHECK(calls[2].kind == CollectiveKind::reduce_scatter);
+    CHECK(calls[2].size * bus_factor(calls[2].kind, ep) ==
+          row.at("expected")
+              .at("all_gather_dispatcher_reduce_scatter_bytes_sent_per_rank")
+              .get<double>());
+  }
+}
+
+TEST_CASE("tokens may travel to experts in fewer bits than back") {
+  Job job = small_job({.ep = 2, .dp = 2});
+  job.training.dispatch_dtype = DataType::fp8;
+  const auto calls = calls_of(layer_forward(context_of(job), 1), StepGroup::expert);
+  REQUIRE(calls.size() == 3);
+  CHECK(calls[1].size == 128 * 64);
+  CHECK(calls[2].size == 128 * 64 * 2);
+}
+
 TEST_CASE("capacity is that of Megatron") {
   for (const json cases = fixture("expert_capacity").at("cases"); const json& row : cases) {
     CAPTURE(row.dump());

@@ -51,6 +51,21 @@ TEST_CASE("a tensor parallel group over two nodes is held by the cards") {
   CHECK(tensor.warning == "TP group spans nodes");
 }
 
+TEST_CASE("experts leave the node where their tensor parallelism fills it") {
+  Job job;
+  job.model.moe = MixtureOfExperts{.experts = 8, .top_k = 2, .expert_ffn = 64};
+  const auto warning = [&](const ParallelGrid& grid) {
+    job.layout.grid = grid;
+    for (const GroupPlacement& placement : group_placements(job, Cluster(machine(2, 1)))) {
+      if (placement.kind == "ep") return placement.warning;
+    }
+    return std::string("no group");
+  };
+  CHECK(warning({.tp = 2, .ep = 4, .dp = 4, .etp = 1}).empty());
+  CHECK(warning({.tp = 2, .ep = 4, .dp = 4, .etp = 2}) ==
+        "EP group spans nodes, as etp 2 leaves it 2 of the 4 GPUs of an NVLink domain");
+}
+
 TEST_CASE("data parallel groups share an oversubscribed tier") {
   // tp 4: four rings of one GPU in each of 4 nodes, each over its own card. A leaf of two nodes has
   // 8 cards; at 4:1 two cables go on. Each ring crosses each leaf's uplink once: 80 GB/s for 4.

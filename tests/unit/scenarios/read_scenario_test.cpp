@@ -175,19 +175,25 @@ TEST_CASE("the rank order is read innermost first") {
 }
 
 TEST_CASE("schema and reader know the same keys") {
-  // Fabrics that are no tree have keys of their own.
-  const std::vector<std::string> fabrics{
-      "", R"({"kind": "dragonfly", "switch_ports": 7, "group_nodes": 2, "global_links": 3})",
-      R"({"kind": "torus", "dimensions": [2, 2], "link_bandwidth": "10 GB/s"})",
-      R"({"kind": "graph", "graph": {"switches": ["a", "b"], "links": [{"from": "a", "to": "b",
-        "bandwidth": "10 GB/s", "latency": "1 us", "cables": 2}],
-        "nodes": [{"count": 2, "switches": ["a"]}, {"count": 2, "switches": ["a", "b"]}]}})"};
+  // Fabrics that are no tree and measured routing have keys of their own.
+  const std::vector<std::vector<Override>> variants{
+      {},
+      {{"cluster.fabric",
+        R"({"kind": "dragonfly", "switch_ports": 7, "group_nodes": 2, "global_links": 3})"}},
+      {{"cluster.fabric",
+        R"({"kind": "torus", "dimensions": [2, 2], "link_bandwidth": "10 GB/s"})"}},
+      {{"cluster.fabric", R"({"kind": "graph", "graph": {"switches": ["a", "b"],
+        "links": [{"from": "a", "to": "b", "bandwidth": "10 GB/s", "latency": "1 us", "cables": 2}],
+        "nodes": [{"count": 2, "switches": ["a"]}, {"count": 2, "switches": ["a", "b"]}]}})"}},
+      {{"training.routing", R"({"kind": "measured", "counts": [[1, 2, 3, 4, 5, 6, 7, 8]]})"}},
+      {{"training.routing", R"({"kind": "measured", "file": "expert_counts.json"})"}}};
   std::set<std::string> read;
-  for (const std::string& fabric : fabrics) {
+  for (const std::vector<Override>& variant : variants) {
     auto document = Document::read(std::filesystem::path(FLOPCAST_TEST_DATA) / "every_key.json");
-    if (!fabric.empty()) {
-      document.set("cluster.fabric", fabric);
-      document.set("cluster.degraded", "null");  // there are no leaf uplinks
+    for (const Override& change : variant) {
+      document.set(change.path, change.value);
+      // There are no leaf uplinks.
+      if (change.path == "cluster.fabric") document.set("cluster.degraded", "null");
     }
     ShippedData data(shipped());
     read_scenario_document(document, data);

@@ -84,6 +84,8 @@ const std::vector<Row> kRows{
     {"unknown_profile", "6:14", {"/profile", "\"h100_sxm\"", "did you mean \"h100-sxm\"?"}},
     {"unknown_fabric", "3:68", {"/cluster/fabric/kind", "did you mean \"fat_tree\"?"}},
     {"unknown_recompute_module", "6:65", {"/training/recompute/modules/1", "did you mean \"layernorm\"?"}},
+    {"routing_of_dense_model", "6:16", {"/training/routing", "the model has no experts"}},
+    {"counts_of_other_model", "6:48", {"/training/routing/counts/0", "4 counts for 8 experts"}},
     {"recompute_modules_of_full", "6:46", {"/training/recompute/modules", "only \"selective\" recomputes modules"}},
     {"missing_model_file", "2:12", {"/model", "no such file", "missing/config.json"}},
     {"missing_profile_file", "6:14", {"/profile", "no such file", "missing.json"}},

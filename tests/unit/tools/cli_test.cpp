@@ -138,6 +138,72 @@ TEST_CASE("check fits or does not") {
              Contains("DOES NOT FIT") && Contains("the largest ledger is activations"));
 }
 
+TEST_CASE("import reads a log of nccl-tests and holds it against its machine") {
+  const std::string log = "tests/data/nccl/logs/h100-sxm_ar_16gpu_2n_ndr400x8_t309.txt";
+  const json read = json::parse(flopcast("import " + log + " --format json").out);
+  CHECK(read["tables"][0]["ranks"] == 16);
+  CHECK(read["tables"][0]["rows"].size() == 32);
+  const Outcome checked = flopcast("import " + log + " --check --system dgx-h100 --nodes 2");
+  CHECK(checked.code == 0);
+  CHECK_THAT(checked.out, Contains("reached") && Contains("as expected"));
+}
+
+TEST_CASE("calibrate fits logs into a profile that a run uses") {
+  const TemporaryFolder folder;
+  const std::string profile = (folder / "mine.json").string();
+  const Outcome outcome = flopcast(
+      "calibrate --from tests/data/nccl/logs/h100-sxm_ar_8gpu_aic-2.29.2.txt"
+      " --system dgx-h100 -o '" +
+      profile + "'");
+  CHECK(outcome.code == 0);
+  CHECK_THAT(outcome.out, Contains("all_reduce") && Contains("No row was left out") &&
+                              Contains("Predicted for shapes"));
+  const Outcome run =
+      flopcast("run " + kExample + " --set expect={} --set 'profile=" + profile + "'");
+  CHECK(run.code == 0);
+  CHECK_THAT(flopcast("calibrate").err, Contains("--from LOG"));
+  CHECK(flopcast("calibrate").code == 3);
+}
+
+TEST_CASE("calibrate fits samples of kernels into a profile that a run uses") {
+  const TemporaryFolder folder;
+  const std::string profile = (folder / "mine.json").string();
+  const std::string report = (folder / "report.json").string();
+  const Outcome outcome = flopcast(
+      "calibrate --from calibration/data/kernels/gemm.csv --where gpu=h200-sxm --base h100-sxm"
+      " --json '" +
+      report + "' -o '" + profile + "'");
+  CHECK(outcome.code == 0);
+  CHECK_THAT(outcome.out, Contains("gemm bf16") && Contains("gemm fp8") && Contains("held back"));
+  const json fits = json::parse(contents(report))["fits"];
+  CHECK(fits[0]["kernel"] == "gemm bf16");
+  CHECK(fits[0]["held_back"]["median"] < 0.04);
+  CHECK(fits[0]["parameters"]["eff_inf"]["low"] <= fits[0]["parameters"]["eff_inf"]["value"]);
+  const Outcome run = flopcast("run " + kExample +
+                               " --format json --set expect={} --set 'profile=" + profile + "'");
+  CHECK(run.code == 0);
+  CHECK(flopcast("calibrate --from calibration/data/kernels/gemm.csv --base h100-sxm").code == 2);
+  CHECK_THAT(flopcast("calibrate --from calibration/data/kernels/gemm.csv --base h100-sxn").err,
+             Contains("did you mean \"h100-sxm\""));
+}
+
+TEST_CASE("profiles are listed, shown and compared") {
+  CHECK_THAT(flopcast("profile list").out, Contains("mi355x") && Contains("fitted"));
+  CHECK_THAT(flopcast("profile show h20-sxm").out,
+             Contains("gemm bf16") && Contains("0.96") && Contains("assumed"));
+  const Outcome same = flopcast("profile diff h100-sxm h100-sxm");
+  CHECK_THAT(same.out, Contains("hold the same numbers"));
+  CHECK_THAT(flopcast("profile diff h100-sxm h200-sxm").out,
+             Contains("memory bandwidth") && Contains("4800 GB/s") && Contains("1.433"));
+  CHECK(flopcast("profile").code == 2);
+}
+
+TEST_CASE("validate kernels prints its table") {
+  const Outcome outcome = flopcast("validate kernels --gpu rtx4090 --md");
+  CHECK(outcome.code == 0);
+  CHECK_THAT(outcome.out, Contains("| rtx4090") && Contains("gemm bf16"));
+}
+
 TEST_CASE("wrong input is exit code 2 and says what was meant") {
   struct WrongInput {
     std::string arguments;

@@ -1,0 +1,25 @@
+#pragma once
+
+// Names of kernels in files and reports.
+
+#include <array>
+#include <string_view>
+
+#include "calibration/profile.h"
+
+namespace flopcast {
+
+/// By MemoryKernel.
+inline constexpr std::array<std::string_view, kMemoryKernels> kMemoryKernelNames{
+    "elementwise", "norm_forward", "norm_backward", "rotary",
+    "softmax",     "embedding",    "optimizer",     "permute"};
+
+constexpr std::string_view to_text(MemoryKernel kernel) {
+  return kMemoryKernelNames[static_cast<std::size_t>(kernel)];
+}
+
+constexpr std::string_view to_text(AttentionPass pass) {
+  return pass == AttentionPass::forward ? "forward" : "backward";
+}
+
+}  // namespace flopcast

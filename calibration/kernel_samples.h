@@ -1,0 +1,56 @@
+#pragma once
+
+// Timed kernels, as a fit takes them: what each computed and how long it took. Read from records
+// of `flopcast calibrate` and from CSV tables by scenarios/read_kernel_samples.h.
+
+#include <string>
+#include <vector>
+
+#include "calibration/expert_layer.h"
+#include "calibration/profile.h"
+
+namespace flopcast {
+
+struct GemmSample {
+  DataType type{};
+  GemmShape shape;
+  Bytes quantise_traffic;  // per element of A, of quantising kernels timed with the product
+  Seconds time;
+};
+
+struct AttentionSample {
+  AttentionPass pass{};
+  AttentionShape shape;
+  Seconds time;
+};
+
+struct MemorySample {
+  MemoryKernel kernel{};
+  Bytes moved;
+  Seconds time;
+};
+
+struct ExpertSample {
+  DataType type{};
+  ExpertLayerShape shape;
+  Seconds time;
+};
+
+/// Of one GPU.
+struct KernelSamples {
+  std::string gpu;     // as the source names it; empty if it does not
+  std::string source;  // where the times are from
+  std::vector<GemmSample> gemm;
+  std::vector<AttentionSample> attention;
+  std::vector<MemorySample> memory;
+  std::vector<ExpertSample> experts;
+};
+
+/// Whether a sample is kept out of the fit to judge it: one in four, by a hash of what was
+/// computed, so that repetitions of one shape never stand on both sides.
+bool held_back(const GemmSample& sample);
+bool held_back(const AttentionSample& sample);
+bool held_back(const MemorySample& sample);
+bool held_back(const ExpertSample& sample);
+
+}  // namespace flopcast

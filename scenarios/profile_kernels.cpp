@@ -1,0 +1,95 @@
+#include "scenarios/profile_kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "calibration/kernel_names.h"
+
+namespace flopcast {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Four digits: the bands are wider.
+double rounded(double value) { return std::stod(fmt::format("{:.4g}", value)); }
+std::string time_text(Seconds time) { return fmt::format("{:.4g} us", to_microseconds(time)); }
+
+void add_provenance(Json& json, const Provenance& provenance) {
+  json["evidence"] = to_text(provenance.evidence);
+  json["source"] = provenance.source;
+  json["median_error"] = rounded(provenance.median_error);
+  json["p90_error"] = rounded(provenance.p90_error);
+}
+
+Json gemm_json(const GemmCurve& curve) {
+  Json json{{"eff_inf", rounded(curve.eff_inf)},
+            {"eff_bw", rounded(curve.eff_bw)},
+            {"t0", time_text(curve.t0)},
+            {"k0", rounded(curve.k0)},
+            {"c_tile", rounded(curve.c_tile)},
+            {"q_wave", rounded(curve.q_wave)},
+            {"p", rounded(curve.p)}};
+  if (curve.eff_quantise_bw) {
+    json["quantise"] = {{"efficiency", rounded(*curve.eff_quantise_bw)},
+                        {"traffic", fmt::format("{:g} B", curve.quantise_traffic.value)}};
+  }
+  add_provenance(json, curve.provenance);
+  return json;
+}
+
+Json attention_json(const AttentionCurve& curve) {
+  Json json{{"head_dim", curve.head_dim},
+            {"pass", to_text(curve.pass)},
+            {"eff_inf", rounded(curve.eff_inf)},
+            {"s0", rounded(curve.s0)},
+            {"t0", time_text(curve.t0)}};
+  add_provenance(json, curve.provenance);
+  return json;
+}
+
+Json memory_json(const MemoryCurve& curve) {
+  Json json{{"efficiency", rounded(curve.efficiency)}, {"t0", time_text(curve.t0)}};
+  add_provenance(json, curve.provenance);
+  return json;
+}
+
+void put_attention(Json& list, const AttentionCurve& curve) {
+  Json json = attention_json(curve);
+  for (Json& known : list) {
+    if (known.at("head_dim") == json.at("head_dim") && known.at("pass") == json.at("pass")) {
+      known = std::move(json);
+      return;
+    }
+  }
+  list.push_back(std::move(json));
+}
+
+}  // namespace
+
+std::string profile_with_kernels(std::string_view base, const std::string& name,
+                                 const KernelFits& fits) {
+  Json json = Json::parse(base, nullptr, true, true);
+  json["name"] = name;
+  for (const DataType type : kDataTypes) {
+    const auto& curve = fits.gemm[static_cast<std::size_t>(type)];
+    if (curve) json["gemm"][std::string(to_text(type))] = gemm_json(*curve);
+  }
+  if (std::any_of(fits.gemm.begin(), fits.gemm.end(),
+                  [](const auto& c) { return c.has_value(); })) {
+    json["level"] = {{"value", 1},
+                     {"evidence", "assumed"},
+                     {"source",
+                      "the samples were fitted as they are; long training at the power "
+                      "limit may clock lower"}};
+  }
+  for (const AttentionCurve& curve : fits.attention) put_attention(json["attention"], curve);
+  for (std::size_t i = 0; i < kMemoryKernels; ++i) {
+    if (fits.memory[i])
+      json["memory"][std::string(kMemoryKernelNames[i])] = memory_json(*fits.memory[i]);
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace flopcast

@@ -1,0 +1,213 @@
+// flopcast calibrate: a profile from what a machine really does. From logs here; measuring needs a
+// GPU.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <set>
+
+#include "build_info.h"
+#include "scenarios/profile_regimes.h"
+#include "scenarios/read_kernel_samples.h"
+#include "scenarios/read_profile.h"
+#include "sim/errors.h"
+#include "tools/calibrate_kernels.h"
+#include "tools/collective_logs.h"
+#include "tools/data_folders.h"
+#include "tools/output.h"
+#include "tools/text_table.h"
+#include "tools/verbs.h"
+
+namespace flopcast {
+namespace {
+
+struct CalibrateOptions {
+  KernelCalibration kernels;
+  CollectiveLogOptions logs;
+  std::optional<std::string> base;
+  std::optional<std::string> output;
+};
+
+std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
+std::string shape_text(GroupShape shape) {
+  return fmt::format("{} x {}", shape.ranks_per_node, shape.nodes);
+}
+
+TextTable fit_table(const NetworkFit& fit) {
+  TextTable out{.title = "Fit (errors against the log; fitted)",
+                .columns = {{"log", Align::left},
+                            {"collective", Align::left},
+                            {"GPUs x nodes"},
+                            {"rows"},
+                            {"NCCL's constants, mean"},
+                            {"fit, median"},
+                            {"fit, 90 %"}},
+                .rows = {}};
+  out.rows.reserve(fit.tables.size() + 1);
+  for (const TableFit& table : fit.tables) {
+    out.rows.push_back(
+        {{std::filesystem::path(table.file).filename().string(), std::string(to_text(table.kind)),
+          shape_text(table.shape), fmt::format("{}", table.after.rows), percent(table.before.mean),
+          percent(table.after.median), percent(table.after.p90)}});
+  }
+  out.rows.push_back({{"all", "", "", fmt::format("{}", fit.all_rows.rows), "",
+                       percent(fit.all_rows.median), percent(fit.all_rows.p90)},
+                      Tone::heading});
+  return out;
+}
+
+std::string doubts_text(const std::vector<PlacedTable>& tables) {
+  std::string text;
+  for (const PlacedTable& placed : tables) {
+    for (const std::string& note : placed.table.notes) {
+      text += fmt::format("{}: {}\n", placed.table.file, note);
+    }
+    for (const DoubtfulRow& row : doubtful_rows(placed.table)) {
+      text += fmt::format("{}:{}: {:.0f} bytes: {}\n", placed.table.file, row.line, row.size.value,
+                          row.reason);
+    }
+  }
+  return text.empty() ? "No row was left out.\n" : "Inferred and left out:\n" + text;
+}
+
+/// Groups that fill one node, and nodes up to four times those that were measured.
+std::vector<GroupShape> unmeasured_shapes(const std::vector<PlacedTable>& tables,
+                                          const System& system) {
+  std::set<GroupShape> measured;
+  int most_nodes = 1;
+  for (const PlacedTable& placed : tables) {
+    measured.insert(placed.shape);
+    most_nodes = std::max(most_nodes, placed.shape.nodes);
+  }
+  std::vector<GroupShape> out;
+  if (most_nodes == 1) {
+    for (int ranks = 2; ranks <= domain_size(system); ranks *= 2) out.push_back({ranks, 1});
+  } else {
+    for (int nodes = 2; nodes <= 4 * most_nodes; nodes *= 2) {
+      out.push_back({domain_size(system), nodes});
+    }
+  }
+  std::erase_if(out, [&measured](GroupShape shape) { return measured.contains(shape); });
+  return out;
+}
+
+TextTable predictions_table(const NetworkFit& fit, const std::vector<PlacedTable>& tables,
+                            const System& system) {
+  TextTable out{
+      .title = "Predicted for shapes that were not measured (bus GB/s; fitted)",
+      .columns = {{"collective", Align::left}, {"GPUs x nodes"}, {"1 MiB"}, {"64 MiB"}, {"1 GiB"}},
+      .rows = {}};
+  std::set<CollectiveKind> kinds;
+  for (const PlacedTable& placed : tables) kinds.insert(placed.table.kind);
+  Profile profile;
+  profile.network = fit.model;
+  for (const CollectiveKind kind : kinds) {
+    for (const GroupShape shape : unmeasured_shapes(tables, system)) {
+      const NetworkPath path = path_on(system, kind, shape);
+      Row row{{std::string(to_text(kind)), shape_text(shape)}};
+      for (const Bytes size : {mebibytes(1), mebibytes(64), gibibytes(1)}) {
+        const CollectiveTime time = collective_time(profile, kind, size, shape, path);
+        row.cells.push_back(
+            fmt::format("{:.1f}", to_gigabytes_per_second(time.sent / time.total())));
+      }
+      out.rows.push_back(std::move(row));
+    }
+  }
+  return out;
+}
+
+std::string read_text(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw InputError(fmt::format("{}: cannot be read", file.string()));
+  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
+std::filesystem::path base_file(const CalibrateOptions& options, const System& system) {
+  if (options.base && std::filesystem::exists(*options.base)) return *options.base;
+  const std::string name = options.base.value_or(system.gpu.name);
+  const auto file = find_data_folders(options.logs.data).profiles / (name + ".json");
+  if (std::filesystem::exists(file)) return file;
+  throw InputError(fmt::format("--base: no profile \"{}\" is shipped; give a file", name));
+}
+
+void write_profile(const CalibrateOptions& options, const System& system, const NetworkFit& fit,
+                   const std::vector<PlacedTable>& tables) {
+  const auto file = base_file(options, system);
+  Document::read(file);  // names the place where it is not JSON
+  std::string sources;
+  NetworkUpdate update{.name = std::filesystem::path(*options.output).stem().string(),
+                       .regimes = *fit.model.regimes,
+                       .curves = {}};
+  for (const PlacedTable& placed : tables) {
+    if (!sources.empty()) sources += ", ";
+    sources += std::filesystem::path(placed.table.file).filename().string();
+    const std::vector<CollectivePoint> points = clean_points(placed.table);
+    if (!points.empty()) update.curves.push_back(measured_curve(placed, points));
+  }
+  update.regimes.provenance.source = "fit to " + sources;
+  const std::string text = updated_profile(read_text(file), update);
+  read_profile(Document::parse(text, *options.output));  // what is written can be read
+  write_output(options.output, text);
+}
+
+/// Set where the files hold samples of kernels.
+std::optional<KernelCalibration> kernel_calibration(const CalibrateOptions& options) {
+  KernelCalibration kernels = options.kernels;
+  for (const std::string& file : options.logs.files) {
+    if (is_kernel_samples(file)) kernels.files.push_back(file);
+  }
+  if (kernels.files.empty()) return std::nullopt;
+  if (kernels.files.size() < options.logs.files.size()) {
+    throw InputError(
+        "calibrate: give samples of kernels and logs of collectives in two runs, the "
+        "second with --base of the first");
+  }
+  kernels.data = options.logs.data;
+  kernels.base = options.base;
+  kernels.output = options.output;
+  return kernels;
+}
+
+ExitCode calibrate(const CalibrateOptions& options) {
+  if (options.logs.files.empty()) {
+    throw DeviceError(fmt::format("calibrate: {}; give --from LOG... to fit logs",
+                                  kWithCuda ? "no GPU was found to measure"
+                                            : "this program was built without CUDA and cannot "
+                                              "measure a GPU"));
+  }
+  if (const auto kernels = kernel_calibration(options)) return calibrate_kernels(*kernels);
+  const CollectiveMachine machine = read_machine(options.logs);
+  const std::vector<PlacedTable> tables = placed_tables(options.logs, machine);
+  const NetworkFit fit = fit_network(tables, machine.prior());
+  if (options.output) write_profile(options, machine.system, fit, tables);
+  const bool colour = terminal_shows_colour();
+  std::string text = aligned_text(fit_table(fit), colour) + "\n" + doubts_text(tables) + "\n" +
+                     aligned_text(predictions_table(fit, tables, machine.system), colour);
+  if (options.output) text += fmt::format("\nwritten: {}\n", *options.output);
+  write_output(std::nullopt, text);
+  return ExitCode::passed;
+}
+
+}  // namespace
+
+Verb add_calibrate_verb(CLI::App& app) {
+  const auto options = std::make_shared<CalibrateOptions>();  // shared by the parser and the action
+  CLI::App* verb = app.add_subcommand("calibrate", "Fit a profile to a machine's own logs");
+  verb->add_option("--from", options->logs.files,
+                   "nccl-tests or rccl-tests logs, or samples of kernels")
+      ->type_name("LOG...");
+  add_collective_log_options(*verb, options->logs);
+  add_kernel_options(*verb, options->kernels);
+  verb->add_option("--base", options->base,
+                   "Profile that the fit is put into: a name or a file; else that of the GPU")
+      ->type_name("PROFILE");
+  verb->add_option("-o,--output", options->output, "Write the profile to a file")
+      ->type_name("FILE");
+  return {verb, [options] { return calibrate(*options); }};
+}
+
+}  // namespace flopcast
