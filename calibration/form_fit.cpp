@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 
 namespace flopcast {
@@ -73,7 +74,7 @@ KernelFitRow fit_form(const FittedForm& form, int bootstraps) {
   for (std::size_t i = 0; i < form.measured.size(); ++i) {
     if (!form.held_back[i]) rows.push_back(i);
   }
-  RobustFit best{.parameters = {}, .loss = INFINITY};
+  RobustFit best{.parameters = {}, .loss = std::numeric_limits<double>::infinity()};
   for (const std::vector<BoxedParameter>& start : form.starts) {
     RobustFit fit = descend(form, rows, start);
     if (fit.loss < best.loss) best = std::move(fit);

@@ -121,7 +121,11 @@ struct LeftOut {
   std::string reason;
 };
 
-Seconds time_of(const SampleRow& row) { return microseconds(row.number({"time_us", "median_us"})); }
+Seconds time_of(const SampleRow& row) {
+  const std::string text = row.text({"time_us", "median_us"});
+  if (text == "inf" || text == "nan") throw LeftOut{"no time"};  // a run that failed
+  return microseconds(row.number({"time_us", "median_us"}));
+}
 
 DataType type_of(const SampleRow& row) {
   std::string name = row.text({"type", "dtype", "act_dtype"});

@@ -44,7 +44,8 @@ TEST_CASE("a table of GEMMs in the words of its source") {
       "framework,dtype,m,n,k,time_us,tflops\n"
       "trtllm 1.0,bfloat16,512,1024,2048,10,214\n"
       "vllm 0.1,bfloat16,512,1024,2048,9,238\n"
-      "trtllm 1.0,int4,512,1024,2048,9,238\n",
+      "trtllm 1.0,int4,512,1024,2048,9,238\n"
+      "trtllm 1.0,bfloat16,512,1024,4096,inf,0\n",
       {.where = {{"framework", "trtllm"}}, .assume = {{"quantise_bytes", "5"}}});
   REQUIRE(out.gpus.size() == 1);
   REQUIRE(out.gpus[0].gemm.size() == 1);
@@ -55,6 +56,7 @@ TEST_CASE("a table of GEMMs in the words of its source") {
   CHECK(sample.time.value == Approx(10e-6));
   CHECK(sample.quantise_traffic == bytes(5));
   CHECK(out.left_out.at("type int4") == 1);
+  CHECK(out.left_out.at("no time") == 1);
 }
 
 TEST_CASE("attention, experts and memory kernels in one reading") {
