@@ -159,7 +159,8 @@ TimeEstimate gemm_time(const Profile& profile, DataType type, const GemmShape& s
 
 TimeEstimate attention_time(const Profile& profile, DataType type, const AttentionShape& shape,
                             AttentionPass pass) {
-  const auto& peak = profile.peak_dense[index_of(attention_type(type))];
+  const auto& preferred = profile.peak_dense[index_of(attention_type(type))];
+  const auto& peak = preferred ? preferred : profile.peak_dense[index_of(type)];
   FLOPCAST_CHECK(peak, "the reader refuses precisions that a profile lacks");
   const AttentionCurve* nearest = nullptr;
   const auto distance = [&shape](const AttentionCurve& curve) {

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "scenarios/forecast.h"
@@ -53,6 +55,29 @@ bool matches(const std::string& name, const std::string& pattern) {
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
+/// The same in every build: FNV-1a of 64 bits, http://www.isthe.com/chongo/tech/comp/fnv.
+std::uint64_t hash_of(std::string_view name) {
+  std::uint64_t hash = 14695981039346656037U;
+  for (const char letter : name) {
+    hash ^= static_cast<unsigned char>(letter);
+    hash *= 1099511628211U;
+  }
+  return hash;
+}
+
+/// The rows to be answered, in their order. A row that is added displaces one of a sample at most.
+std::vector<std::size_t> rows_of(const ScenarioFile& file, const BatchQuestion& question) {
+  std::vector<std::size_t> rows;
+  for (std::size_t row = 0; row < file.names().size(); ++row) {
+    if (matches(file.names()[row], question.only)) rows.push_back(row);
+  }
+  if (question.sample == 0 || rows.size() <= question.sample) return rows;
+  std::ranges::stable_sort(rows, {}, [&](std::size_t row) { return hash_of(file.names()[row]); });
+  rows.resize(question.sample);
+  std::ranges::sort(rows);
+  return rows;
+}
+
 /// A trial without a place yet.
 void add_trial(const std::string& name, const fs::path& file, Work& work) {
   Trial& trial = work.trials.emplace_back();
@@ -61,18 +86,17 @@ void add_trial(const std::string& name, const fs::path& file, Work& work) {
   work.places.emplace_back();
 }
 
-void add_file(const fs::path& path, const std::string& only, Work& work) {
+void add_file(const fs::path& path, const BatchQuestion& question, Work& work) {
   try {
     ScenarioFile file = ScenarioFile::read(path);
-    for (std::size_t row = 0; row < file.names().size(); ++row) {
-      if (!matches(file.names()[row], only)) continue;
+    for (const std::size_t row : rows_of(file, question)) {
       add_trial(file.names()[row], path, work);
       work.places.back() = Place{work.files.size(), row};
     }
     work.files.push_back(std::move(file));
   } catch (const InputError& error) {
     const std::string name = path.stem().string();
-    if (!matches(name, only)) return;
+    if (!matches(name, question.only)) return;
     add_trial(name, path, work);
     work.trials.back().problem = error.what();
   }
@@ -131,7 +155,7 @@ void answer(Trial& trial, const ScenarioFile& file, std::size_t row, Reader& rea
 
 std::vector<Trial> run_batch(const BatchQuestion& question, const DataFolders& data) {
   Work work;
-  for (const fs::path& path : scenario_files(question.paths)) add_file(path, question.only, work);
+  for (const fs::path& path : scenario_files(question.paths)) add_file(path, question, work);
   Reader reader(question.overrides, data);
   for_each_parallel(
       work.trials.size(),

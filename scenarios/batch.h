@@ -40,8 +40,9 @@ struct Trial {
 struct BatchQuestion {
   std::vector<std::filesystem::path> paths;  // scenarios, tables of them, folders of both
   std::string only = "*";                    // names to be answered, with * ? [abc]
-  std::vector<Override> overrides;
+  std::vector<Override> overrides{};
   std::size_t threads = 0;  // 0: one per core
+  std::size_t sample = 0;   // of each file at most so many, by a hash; 0: all
 };
 
 /// In the order of the paths, of the files of a folder by name (folders below it too) and of the

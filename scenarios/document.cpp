@@ -60,14 +60,14 @@ JsonValue override_value(std::string_view value) {
 }
 
 /// The member of an object or the element of an array that a step names; made if it is not there.
-JsonValue& child(JsonValue& value, const std::string& step, std::string_view shown) {
+JsonValue& child(JsonValue& value, const std::string& step) {
   if (value.kind == JsonKind::array) {
     std::size_t index = 0;
     const auto [end, error] = std::from_chars(step.data(), step.data() + step.size(), index);
     const bool whole = error == std::errc{} && end == step.data() + step.size();
     if (!whole || index >= value.values.size()) {
-      throw InputError(fmt::format("{}: \"{}\" is not one of the {} elements of the list", shown,
-                                   step, value.values.size()));
+      throw InputError(fmt::format("\"{}\" is not one of the {} elements of the list", step,
+                                   value.values.size()));
     }
     return value.values[index];
   }
@@ -111,7 +111,8 @@ Document Document::parse(std::string text, std::string name) {
   auto state = std::make_unique<DocumentState>();
   state->root = parse_json(text, name);
   state->name = std::move(name);
-  state->text = std::move(text);
+  state->own_text = std::move(text);
+  state->text = state->own_text;
   link(state->root);
   return Document(std::move(state));
 }
@@ -133,29 +134,34 @@ Document Document::part(const Node& value) const {
 }
 
 void Document::set(std::string_view path, const Node& value) {
-  apply(path, *value.value_, {.pointer = {}, .shown = {}, .origin = steps_to(*value.value_)},
-        value.place());
+  try {
+    apply(path, *value.value_, {.pointer = {}, .origin = steps_to(*value.value_)});
+  } catch (const InputError& error) {
+    value.fail(error.what());
+  }
 }
 
 void Document::set(std::string_view path, std::string_view value) {
   const std::string shown = fmt::format("--set {}={}", path, value);
-  apply(path, override_value(value), {.pointer = {}, .shown = shown, .origin = {}}, shown);
+  try {
+    apply(path, override_value(value), {.pointer = {}, .shown = shown});
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", shown, error.what()));
+  }
 }
 
-void Document::apply(std::string_view path, JsonValue value, AppliedOverride applied,
-                     std::string_view shown) {
+void Document::apply(std::string_view path, JsonValue value, AppliedOverride applied) {
   JsonValue* target = &state_->root;
   const auto steps = split_path(path);
   // A value of its own may hang as deep again below the last step; links are followed recursively.
   if (steps.size() > kDeepestNesting) {
-    throw InputError(fmt::format("{}: deeper than {} levels", shown, kDeepestNesting));
+    throw InputError(fmt::format("deeper than {} levels", kDeepestNesting));
   }
   for (const std::string& step : steps) {
     if (step.empty()) {
-      throw InputError(fmt::format(
-          "{}: expected a path of keys and a value, such as --set parallel.tp=4", shown));
+      throw InputError("expected a path of keys and a value, such as --set parallel.tp=4");
     }
-    target = &child(*target, step, shown);
+    target = &child(*target, step);
   }
   *target = std::move(value);
   link(state_->root);

@@ -131,8 +131,8 @@ class Document {
   Node root() const;
   const std::string& name() const;
 
-  /// A document of its own whose root is a copy of the value; messages still tell its place in this
-  /// one. The value must lie in this document.
+  /// A document whose root is a copy of the value; messages still tell its place in this one, which
+  /// must outlive it. The value must lie in this document.
   Document part(const Node& value) const;
   /// Sets a value as below, but to a copy of one of the document that this is a part of; messages
   /// tell where that one stands.
@@ -148,8 +148,7 @@ class Document {
 
  private:
   explicit Document(std::unique_ptr<DocumentState> state);
-  void apply(std::string_view path, JsonValue value, AppliedOverride applied,
-             std::string_view shown);
+  void apply(std::string_view path, JsonValue value, AppliedOverride applied);
   std::unique_ptr<DocumentState> state_;
 };
 

@@ -41,7 +41,8 @@ struct AppliedOverride {
 
 struct DocumentState {
   std::string name;
-  std::string text;
+  std::string own_text{};  // of a document that was read; parts share it
+  std::string_view text;
   JsonValue root;
   std::vector<std::size_t> root_steps{};  // from the root of the text to `root`
   std::vector<AppliedOverride> overrides{};

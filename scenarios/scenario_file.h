@@ -31,7 +31,8 @@ class ScenarioFile {
 
   /// Of the scenarios, in the order of the rows.
   const std::vector<std::string>& names() const { return names_; }
-  /// The n-th, as if it were a file of its own; messages tell the place of its cells.
+  /// The n-th, as if it were a file of its own; messages tell the place of its cells. Must not
+  /// outlive this.
   Document scenario(std::size_t n) const;
 
  private:

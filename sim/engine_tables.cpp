@@ -53,6 +53,15 @@ void append_merged(const std::vector<LinkLoad>& from, std::size_t links,
   if (begin != to.end()) to.erase(last + 1, to.end());
 }
 
+/// Ops of all programs: of a long run too many for a vector that grows.
+std::size_t op_count(const Workload& workload) {
+  std::size_t count = 0;
+  for (const Program& program : workload.programs) {
+    for (const std::vector<Op>& stream : program.streams) count += stream.size();
+  }
+  return count;
+}
+
 }  // namespace
 
 EngineTables::EngineTables(const Workload& workload)
@@ -60,6 +69,7 @@ EngineTables::EngineTables(const Workload& workload)
       categories(workload.category_names.size()),
       pools(workload.pool_names.size()) {
   check_costs(workload);
+  ops.reserve(op_count(workload));
   for (const Program& program : workload.programs) lay_out_program(program);
   for (const Group& group : workload.groups) lay_out_group(group);
   for (std::size_t i = 0; i < workload.ranks.size(); ++i) {

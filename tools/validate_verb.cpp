@@ -3,21 +3,23 @@
 #include <CLI/CLI.hpp>
 #include <array>
 
-#include "sim/errors.h"
 #include "tools/validate_collectives.h"
 #include "tools/validate_kernels.h"
+#include "tools/validate_runs.h"
 #include "tools/verbs.h"
 
 namespace flopcast {
 
 Verb add_validate_verb(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("validate", "Compare the models with published measurements");
+  CLI::App* verb = app.add_subcommand(
+      "validate", "Compare forecasts with published runs, or a model with published measurements");
+  const auto runs = add_validate_runs(*verb);
   const std::array parts{add_validate_collectives(*verb), add_validate_kernels(*verb)};
-  return {verb, [parts] {
+  return {verb, [runs, parts] {
             for (const Verb& part : parts) {
               if (part.options->parsed()) return part.act();
             }
-            throw InputError("validate: what? (one of: collectives, kernels)");
+            return runs();
           }};
 }
 

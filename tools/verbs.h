@@ -31,5 +31,6 @@ Verb add_validate_verb(CLI::App& app);
 Verb add_profile_verb(CLI::App& app);
 Verb add_batch_verb(CLI::App& app);
 Verb add_topology_verb(CLI::App& app);
+Verb add_validate_verb(CLI::App& app);
 
 }  // namespace flopcast

@@ -1,7 +1,7 @@
 # The installed package: libraries and headers of every folder, the data, and the config file.
 set(data_dir ${CMAKE_INSTALL_DATADIR}/flopcast)
-foreach(folder scenarios/catalogue scenarios/examples scenarios/schema calibration/profiles
-       calibration/data)
+foreach(folder scenarios/catalogue scenarios/examples scenarios/published scenarios/schema
+       calibration/profiles calibration/data)
   if(EXISTS ${PROJECT_SOURCE_DIR}/${folder})
     get_filename_component(parent ${folder} DIRECTORY)
     install(DIRECTORY ${folder} DESTINATION ${data_dir}/${parent})

@@ -117,6 +117,16 @@ TEST_CASE("conventions change MFU") {
   CHECK(mfu("six_n") < mfu("palm"));
 }
 
+TEST_CASE("validate compares published runs, a sample of them") {
+  const Outcome outcome = flopcast("validate --sample 1 --only 'korthikanti-22B-*' --worst 1");
+  CHECK(outcome.code == 0);
+  CHECK_THAT(outcome.out, Contains("Absolute errors") && Contains("source korthikanti") &&
+                              Contains("1 largest errors"));
+  const Outcome none = flopcast("validate --only no-such-run");
+  CHECK(none.code == 2);
+  CHECK_THAT(none.err, Contains("none that --only names"));
+}
+
 TEST_CASE("check fits or does not") {
   const Outcome fits = flopcast("check " + kExample + " --set training.recompute=full");
   CHECK(fits.code == 0);

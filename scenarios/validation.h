@@ -1,0 +1,68 @@
+#pragma once
+
+// Measured runs against their forecasts: errors by group, and whether layouts are ranked as
+// measured.
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "scenarios/batch.h"
+#include "scenarios/expectation.h"
+
+namespace flopcast {
+
+/// A measured value of a run beside the forecast one.
+struct Comparison {
+  const Trial* trial = nullptr;
+  Metric metric{};
+  double measured = 0;
+  double predicted = 0;
+
+  /// Relative; of a time: positive means that the forecast is too slow.
+  double error() const { return predicted / measured - 1; }
+};
+
+/// Errors of some runs, relative. The 90th percentile is the smallest size that 90 % do not exceed.
+struct ErrorSummary {
+  std::string group;  // "gpu h100-sxm"
+  std::size_t runs = 0;
+  double median = 0;  // of sizes, as are mean and p90
+  double mean = 0;
+  double p90 = 0;
+  double bias = 0;  // the median with its sign
+};
+
+/// Runs that differ in nothing but how the job is split.
+struct Sweep {
+  std::string name;
+  std::size_t runs = 0;
+  double rank_correlation = 0;  // Spearman's, of measured and predicted step time
+  double best_gap =
+      0;  // how much slower, as measured, the predicted best is than the measured best
+};
+
+struct Validation {
+  std::vector<Comparison> runs;  // in the order of the trials
+  std::vector<ErrorSummary> groups;
+  std::vector<Sweep> sweeps;  // of at least kSmallestSweep runs
+};
+
+inline constexpr std::size_t kSmallestSweep = 4;
+
+/// The file of a trial without folder and extension: the source of a published run.
+std::string source_of(const Trial& trial);
+/// "dense", "experts" or "sharded parameters" (ZeRO-3, FSDP).
+std::string_view style_of(const Trial& trial);
+/// What stands before the first "-" of the model's name.
+std::string family_of(const Trial& trial);
+
+/// Of all trials with an answer, the metrics whose value is expected. The trials must outlive it.
+Validation validation_of(std::span<const Trial> trials);
+
+/// Spearman's rank correlation; ties share their mean rank. 1 where either side does not vary.
+double rank_correlation(std::span<const double> a, std::span<const double> b);
+
+}  // namespace flopcast
