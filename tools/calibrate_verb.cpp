@@ -130,7 +130,7 @@ std::string read_text(const std::filesystem::path& file) {
 std::filesystem::path base_file(const CalibrateOptions& options, const System& system) {
   if (options.base && std::filesystem::exists(*options.base)) return *options.base;
   const std::string name = options.base.value_or(system.gpu.name);
-  const auto file = find_data_folders(options.logs.data).profiles / (name + ".json");
+  auto file = find_data_folders(options.logs.data).profiles / (name + ".json");
   if (std::filesystem::exists(file)) return file;
   throw InputError(fmt::format("--base: no profile \"{}\" is shipped; give a file", name));
 }

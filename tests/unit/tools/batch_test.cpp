@@ -57,7 +57,7 @@ TEST_CASE("the number of threads changes no result") {
   }
 }
 
-TEST_CASE("--only and --set choose and change scenarios") {
+TEST_CASE("scenarios are chosen by --only and changed by --set") {
   const auto trials = answered("*-passes", {{"expect.step_time.max", "1 ns"}});
   REQUIRE(trials.size() == 1);
   CHECK(trials[0].outcome == Outcome::failed);
