@@ -208,12 +208,13 @@ class Timer {
  private:
   using Kind = TimedOperators::Item::Kind;
 
-  /// Products of a group are launched one by one, where no kernel does them all.
+  /// Products of experts are launched one by one, where no kernel does them all; other batches of
+  /// products, as unfused attention's, have strides for that and are one launch.
   void issue(const Operator& op) {
     if (std::holds_alternative<Join>(op.work)) return;
     host_ += training_.framework.host_per_operator;
     const auto* gemm = std::get_if<GemmShape>(&op.work);
-    if (gemm == nullptr || gemm->batch == 1) return;
+    if (gemm == nullptr || !op.routed || gemm->batch == 1) return;
     host_ += static_cast<double>(gemm->batch) * training_.framework.host_per_expert_product;
   }
 

@@ -257,6 +257,10 @@ TEST_CASE("the host launches each expert's product") {
   CHECK(waits(none) == 0);
   job.training.framework.host_per_expert_product = microseconds(10);
   CHECK(waits(none) == Approx(6 * 8 * 10e-6));
+  // Scores and values of all heads are one launch each.
+  job.training.framework.fused_attention = false;
+  CHECK(waits(none) == Approx(6 * 8 * 10e-6));
+  job.training.framework.fused_attention = true;
 
   // Attention gives the host time to get ahead, unless it must wait for the counts after it.
   KernelTimes busy = none;
