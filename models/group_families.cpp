@@ -131,8 +131,8 @@ class Families {
   };
   void add_data_parts(StepGroup slot, Part part) {
     std::vector<std::vector<int>> groups;
-    const auto block = static_cast<std::size_t>(part.size * part.stride);
     const auto stride = static_cast<std::size_t>(part.stride);
+    const std::size_t block = static_cast<std::size_t>(part.size) * stride;
     for (const std::vector<int>& whole : process_groups(grid_, GroupKind::dp_cp)) {
       for (std::size_t begin = 0; begin < whole.size(); begin += block) {
         for (std::size_t first = begin; first < begin + stride; ++first) {

@@ -52,8 +52,8 @@ void fail_at(std::string_view text, std::size_t offset, const std::string& name,
 }
 
 const std::vector<std::string_view>& path_words() {
-  static const std::vector<std::string_view> kWords{"PIX", "PXB", "PHB", "NODE", "SYS"};
-  return kWords;
+  static const std::vector<std::string_view> words{"PIX", "PXB", "PHB", "NODE", "SYS"};
+  return words;
 }
 
 ImportedSystem system_of(const Wiring& wiring, BytesPerSecond nic_bandwidth) {
