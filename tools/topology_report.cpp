@@ -85,11 +85,12 @@ std::vector<Fact> facts_of(const Cluster& cluster) {
       {"fabric", fmt::format("{}, routing {}, transport {}", to_text(spec.fabric.kind),
                              to_text(spec.fabric.routing), to_text(spec.transport))}};
   const auto width = bisection_of(cluster);
-  facts.push_back({"bisection",
-                   width ? fmt::format("{} one way between the first half and the rest "
-                                       "(maximum flow; {} of a GPU)",
-                                       to_text(*width), to_text(*width / (cluster.gpu_count() / 2)))
-                         : fmt::format("not computed beyond {} GPUs", kMostForFlow)});
+  const int half = cluster.gpu_count() / 2;
+  facts.push_back({"bisection", width
+                                    ? fmt::format("{} one way between the first half and the rest "
+                                                  "(maximum flow; {} of a GPU)",
+                                                  to_text(*width), to_text(*width / half))
+                                    : fmt::format("not computed beyond {} GPUs", kMostForFlow)});
   if (const auto hops = diameter_of(cluster)) {
     facts.push_back({"diameter", fmt::format("{} links", *hops)});
   }
@@ -174,6 +175,7 @@ std::string topology_json(const Cluster& cluster) {
                       tier.oversubscription > 0 ? Json(tier.oversubscription) : Json(nullptr)}});
   }
   const auto width = bisection_of(cluster);
+  const int half = cluster.gpu_count() / 2;
   const auto hops = diameter_of(cluster);
   const Json document{{"schema_version", 1},
                       {"system", spec.system.name},
