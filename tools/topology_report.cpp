@@ -175,7 +175,6 @@ std::string topology_json(const Cluster& cluster) {
                       tier.oversubscription > 0 ? Json(tier.oversubscription) : Json(nullptr)}});
   }
   const auto width = bisection_of(cluster);
-  const int half = cluster.gpu_count() / 2;
   const auto hops = diameter_of(cluster);
   const Json document{{"schema_version", 1},
                       {"system", spec.system.name},
