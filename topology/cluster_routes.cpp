@@ -85,7 +85,7 @@ void Cluster::append_between(const Place& here, const Place& there,
   if (spec_.fabric.kind == FabricKind::torus) {
     append_torus(here.leaf, there.leaf, route);
   } else if (spec_.fabric.kind == FabricKind::graph) {
-    const auto flow = static_cast<std::uint64_t>(here.nic + there.nic);
+    const auto flow = static_cast<std::uint64_t>(here.nic) + static_cast<std::uint64_t>(there.nic);
     graph_routes_.follow(here.leaf, there.leaf, flow, [&](const CableStep& step) {
       const auto pair = first_.switch_links + 2 * static_cast<std::uint32_t>(step.cable);
       route.push_back(LinkId{step.forward ? pair : pair + 1});

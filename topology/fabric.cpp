@@ -152,7 +152,8 @@ std::optional<std::string> problem_of_dragonfly(const System& system, int nodes,
 
 std::optional<std::string> problem_of_graph(const System& system, int nodes,
                                             const FabricGraph& graph) {
-  const auto nics = static_cast<std::size_t>(nodes * std::min(system.nics, system.gpus_per_node));
+  const auto nics = static_cast<std::size_t>(nodes) *
+                    static_cast<std::size_t>(std::min(system.nics, system.gpus_per_node));
   if (graph.attached.size() != nics) {
     return fmt::format("the graph attaches {} network cards, {} nodes have {}",
                        graph.attached.size(), nodes, nics);
