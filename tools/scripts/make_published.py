@@ -12,11 +12,13 @@ scenarios/published/README.md, and what they leave out is written with its reaso
 import argparse
 import csv
 import fnmatch
-import hashlib
 import json
 import pathlib
 import re
 import sys
+
+from published_marks import mark, twin
+from published_tables import read_table, write_table
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "scenarios/published"
@@ -24,20 +26,17 @@ SEGMENT = 64  # GPUs of an NVL72 rack that a job of several racks takes
 SEGMENTS = ("Assumed. Racks: 16 of 18 trays each, as the scheduler's segments of 64 GPUs place jobs whose "
             "size is a multiple of 64 and not of 72.")
 LEARNED_POSITIONS = 2048  # of the MPT models unless the run asks for more
-REMOVED = None  # a cell that takes the key of the base away
 
 
 class LeftOut(Exception):
     """Why a row becomes no scenario."""
 
 
-# GPU: system, profile where one is shipped.
-GPUS = {
-    "A100-40GB": ("dgx-a100-40gb", "a100-sxm-40gb"), "A100-80GB": ("dgx-a100", "a100-sxm"),
-    "H100": ("dgx-h100", "h100-sxm"), "H200": ("dgx-h200", "h200-sxm"),
-    "B200": ("dgx-b200", "b200-sxm"), "GB200": ("gb200-nvl72", "gb200"),
-    "B300": ("dgx-b300", None), "GB300": ("gb300-nvl72", None), "V100-32GB": ("dgx-1-v100", None),
-    "MI300X": ("mi300x-8", None), "MI325X": ("mi325x-8", None), "MI355X": ("mi355x-8", None),
+# The profile is that of the system's GPU.
+SYSTEMS = {
+    "A100-40GB": "dgx-a100-40gb", "A100-80GB": "dgx-a100", "H100": "dgx-h100", "H200": "dgx-h200",
+    "B200": "dgx-b200", "GB200": "gb200-nvl72", "B300": "dgx-b300", "GB300": "gb300-nvl72",
+    "V100-32GB": "dgx-1-v100", "MI300X": "mi300x-8", "MI325X": "mi325x-8", "MI355X": "mi355x-8",
 }
 MODELS = {
     "GPT-3 175B": "megatron-175b", "GPT-3 20B": "nemo-gpt3-20b", "GPT-3 5B": "nemo-gpt3-5b",
@@ -72,6 +71,8 @@ NO_OVERLAP = ("Assumed. Data parallel traffic follows the backward pass, as in M
 BF16_GRADIENTS = "Assumed. Gradients: reduced in bf16, as NVIDIA's performance recipes set it."
 NETWORK = "Assumed. Network: one 400 Gb/s InfiniBand card per GPU, as in DGX H100."
 TENSOR_OVERLAP = "Assumed. Tensor parallel overlap: on, as in NVIDIA's performance recipes."
+FSDP_GRADIENTS = "Assumed. Gradients: reduced in bf16, as the framework's pure bf16 policy has it."
+LESS_POWER = "Assumed. Profile: that of the 700 W card with HBM3; none of the 500 W card was measured."
 UNKNOWN_RECOMPUTE = "Assumed. Recompute: none; the source does not say."
 EXPERT_TENSOR = "Assumed. Expert tensor parallelism: as tp, Megatron's default where nothing is set."
 WHOLE_EXPERTS = ("Assumed. Expert tensor parallelism: none; only so ep divides the ranks of the source's "
@@ -90,10 +91,10 @@ SOURCES = [
         "framework": "megatron", "cluster.system": "hgx-a100-roce", "cluster.nics": 4,
         "cluster.nic_bandwidth": "100 Gb/s", "training.gradient_dtype": "bf16",
         "training.overlap_param_gather": False}),
-    ("mosaic", "mosaicml", {"framework": "torch-ddp"}),
-    ("torchtitan", "torchtitan", {"framework": "torch-ddp"}),
-    ("fms", "fms-fsdp", {"framework": "torch-ddp"}),
-    ("jaxtb", "jax-toolbox", {"framework": "torch-ddp"}),
+    ("mosaic", "mosaicml", {"framework": "mosaicml", "training.gradient_dtype": "bf16"}),
+    ("torchtitan", "torchtitan", {"framework": "fsdp2"}),
+    ("fms", "fms-fsdp", {"framework": "fsdp1", "training.gradient_dtype": "bf16"}),
+    ("jaxtb", "jax-toolbox", {"framework": "fsdp1"}),
     ("zb", "zero-bubble", {
         "framework": "megatron-2021", "cluster.system": "hgx-a100-roce",
         "training.overlap_p2p": False, "parallel.account_embedding_in_split": True,
@@ -142,6 +143,8 @@ def recompute(row, notes):
         return {"kind": "full", "layers": int(block.group(1))}
     if text.startswith("selective modules: "):
         return {"kind": "selective", "modules": text.removeprefix("selective modules: ").split("+")}
+    if text.startswith("selective op-level") or text == "selective per-op":
+        return "every_other_matmul"
     raise LeftOut(f"recompute of single operators: {text}")
 
 
@@ -183,20 +186,19 @@ def model_keys(row, table):
 def cluster_keys(row, table, notes):
     hardware = row["hardware"]
     gpu = hardware["gpu"]
-    if gpu not in GPUS:
+    if gpu not in SYSTEMS:
         raise LeftOut(f"GPU without a system in the catalogue: {gpu}")
-    system, profile = GPUS[gpu]
-    if "500 W" in hardware.get("variant", ""):
-        system, profile = "grand-teton-h100-500w", "h100-sxm"
+    system = SYSTEMS[gpu]
     keys = {"cluster.system": system}
+    if "500 W" in hardware.get("variant", ""):
+        keys = {"cluster.system": "grand-teton-h100-500w", "profile": "h100-sxm"}
+        notes.append(LESS_POWER)
     gpus, per_node = row["num_gpus"], hardware["gpus_per_node"]
     whole = gpus % per_node == 0 and "nvl72" not in system
     keys["cluster.nodes" if whole else "cluster.gpus"] = gpus // per_node if whole else gpus
     if "nvl72" in system and gpus > SEGMENT and gpus % SEGMENT == 0:
         keys["cluster.system"] = {"base": system, "nvlink_domain": SEGMENT}
         notes.append(SEGMENTS)
-    if profile:
-        keys["profile"] = profile
     if table in ("bigscience", "korthikanti", "megatron-lm") and gpus > per_node:
         if gpu.startswith("A100"):
             keys["cluster.fabric.kind"] = "fat_tree"
@@ -210,6 +212,23 @@ def expert_tensor(row, table, notes):
     return 1 if table == "megatron-bridge" else row["tp"]
 
 
+def sharding_keys(row):
+    """What of the state is sharded, over how many ranks and for how long."""
+    sharding = row["overlap"].get("sharding")
+    keys = {}
+    sharded = row["fsdp"] and row["zero_stage"] != 2 or sharding == "SHARD_GRAD_OP"
+    stage = 3 if sharded else row["zero_stage"]
+    if stage:
+        keys["parallel.zero"] = stage
+    if sharding == "SHARD_GRAD_OP":
+        keys["parallel.reshard_after_forward"] = "never"
+    ranks = row["dp"] * (row["cp"] or 1)
+    shard = row["overlap"].get("zero1_group") or row["fsdp"] or ranks
+    if stage and shard < ranks:
+        keys["parallel.shard"] = shard
+    return keys
+
+
 def parallel_keys(row, table, notes):
     keys = {f"parallel.{key}": row[key] for key in ("tp", "pp", "dp")}
     for key in ("vpp", "cp", "ep"):
@@ -217,11 +236,7 @@ def parallel_keys(row, table, notes):
             keys[f"parallel.{key}"] = row[key]
     if row["model"]["experts"] and row["tp"] > 1:
         keys["parallel.etp"] = expert_tensor(row, table, notes)
-    stage = 3 if row["fsdp"] else row["zero_stage"]
-    if row["fsdp"] and row["fsdp"] < row["dp"]:
-        raise LeftOut("parameters sharded over a part of the data-parallel ranks")
-    if stage:
-        keys["parallel.zero"] = stage
+    keys |= sharding_keys(row)
     if row["sequence_parallel"] and row["tp"] > 1:
         keys["parallel.sequence_parallel"] = True
     schedule = row["overlap"].get("pp_schedule")
@@ -259,8 +274,8 @@ def source_keys(row, table, keys, notes):
     if table == "internevo":
         notes.append("Assumed. Gradients are reduced in bf16 and overlap the backward pass, the "
                      "parameter gather does not.")
-        if row["overlap"].get("zero1_group", row["dp"]) < row["dp"]:
-            raise LeftOut("optimizer state sharded over a part of the data-parallel ranks")
+    if table in ("mosaicml", "fms-fsdp"):
+        notes.append(FSDP_GRADIENTS)
     if keys.get("framework") == "nemo":
         notes.append(BF16_GRADIENTS)
         if "not stated" in (row["hardware"]["network"] or "not stated"):
@@ -310,137 +325,6 @@ def scenario_of(row):
                                       "allow_failure": True}
     keys["assumptions"] = notes
     return table, keys
-
-
-def twin(row):
-    """Runs of which the newest counts."""
-    model = row["model"]
-    return (row["hardware"]["gpu"], row["hardware"].get("variant"), row["num_gpus"], row["task"],
-            model["layers"], model["hidden"],
-            model["heads"], model["kv_heads"], model["ffn"], model["vocab"], model["experts"],
-            row["seq_len"], row["micro_batch"], row["global_batch"], row["precision"], row["tp"],
-            row["pp"], row["vpp"], row["cp"], row["ep"], row["zero_stage"], row["fsdp"],
-            row["recompute"], row["framework"]["name"], json.dumps(row["overlap"], sort_keys=True))
-
-
-def generation(row):
-    return row["hardware"]["gpu"].split("-")[0]
-
-
-def group(row):
-    """Near-duplicates, which are on one side."""
-    model = row["model"]
-    shape = [model[key] for key in ("layers", "hidden", "heads", "ffn", "experts")]
-    return generation(row), json.dumps(shape), row["tp"], row["pp"], row["vpp"] or 1
-
-
-def mark(rows, marks):
-    """Adds the marks of rows without one: a group's side, or of five new groups in turn, ordered by
-    a hash, the first and the third `fit`."""
-    sides = {group(row): marks[row["id"]] for row in rows if row["id"] in marks}
-    fresh = {}
-    for row in rows:
-        if group(row) not in sides:
-            fresh.setdefault(generation(row), set()).add(group(row))
-    for groups in fresh.values():
-        ordered = sorted(groups, key=lambda g: hashlib.sha256(repr(g).encode()).hexdigest())
-        for i, one in enumerate(ordered):
-            sides[one] = "fit" if i % 5 in (0, 2) else "test"
-    return {row["id"]: marks.get(row["id"], sides[group(row)]) for row in rows}
-
-
-def flat(value, prefix=""):
-    """Dotted keys of an object."""
-    for key, member in value.items():
-        if isinstance(member, dict):
-            yield from flat(member, f"{prefix}{key}.")
-        else:
-            yield prefix + key, member
-
-
-def nested(keys):
-    root = {}
-    for key, value in keys.items():
-        *above, last = key.split(".")
-        place = root
-        for step in above:
-            place = place.setdefault(step, {})
-        place[last] = value
-    return root
-
-
-def read_table(file):
-    """The rows of a table as dotted keys."""
-    table = json.loads(re.sub(r"(?m)^\s*//.*$", "", file.read_text(encoding="utf-8")))
-    texts = table.get("texts", {})
-
-    def meant(cell):
-        if isinstance(cell, list):
-            return [meant(element) for element in cell]
-        return texts[cell[1:]] if isinstance(cell, str) and cell.startswith("@") else cell
-
-    base = dict(flat(table["base"]))
-    for row in table["rows"]:
-        cells = {key: meant(cell) for key, cell in zip(table["columns"], row)}
-        yield dict(flat({key: value for key, value in (base | cells).items()
-                         if value is not REMOVED}))
-
-
-def packed(rows):
-    """Objects that not all rows have, or that are names in some, become one cell."""
-    prefixes = {key[:dot.start()] for row in rows for key in row for dot in re.finditer(r"\.", key)}
-
-    def has(row, prefix):
-        return any(key.startswith(prefix + ".") for key in row)
-
-    whole = [prefix for prefix in sorted(prefixes) if not all(has(row, prefix) for row in rows) or
-             any(prefix in row for row in rows)]
-    for prefix in whole:
-        for row in rows:
-            below = {key[len(prefix) + 1:]: row.pop(key) for key in list(row)
-                     if key.startswith(prefix + ".")}
-            if below:
-                row[prefix] = nested(below)
-    return rows
-
-
-def text_names(rows):
-    """Short names of the texts that cells repeat, by first use."""
-    names = {}
-    for row in rows:
-        for text in [row["source"], *row.get("assumptions", [])]:
-            names.setdefault(text, f"t{len(names) + 1}")
-    return names
-
-
-def write_table(file, rows):
-    """What all rows share is the base; the other keys are columns."""
-    rows = packed([{"assumptions": []} | row for row in rows])
-    keys = list(dict.fromkeys(key for row in rows for key in row))
-    shared = {key: rows[0].get(key) for key in keys
-              if key not in ("name", "mark", "assumptions", "source") and
-              all(key in row and row[key] == rows[0].get(key) for row in rows)}
-    first = ["name", "mark", "source", "assumptions"]
-    columns = first + [key for key in keys if key not in shared and key not in first]
-    columns.sort(key=lambda key: key.startswith("expect."))
-    names = text_names(rows)
-
-    def cell(row, key):
-        value = row.get(key)
-        if key == "source":
-            return "@" + names[value]
-        if key == "assumptions":
-            return ["@" + names[text] for text in value]
-        return value
-
-    def line(value):
-        return json.dumps(value, ensure_ascii=False)
-
-    texts = ",\n".join(f"    {line(name)}: {line(text)}" for text, name in names.items())
-    body = ",\n".join("    " + line([cell(row, key) for key in columns]) for row in rows)
-    file.write_text(f'{{\n  "texts": {{\n{texts}\n  }},\n  "base": {line(nested(shared))},\n'
-                    f'  "columns": {line(columns)},\n  "rows": [\n{body}\n  ]\n}}\n',
-                    encoding="utf-8")
 
 
 def measured_rows(folder):
