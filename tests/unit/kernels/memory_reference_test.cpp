@@ -21,7 +21,7 @@ double sum(const std::vector<double>& values) {
   return all;
 }
 
-TEST_CASE("random values fill [-1, 1) evenly and differ by seed") {
+TEST_CASE("random values fill their range from -1 to 1 evenly and differ by seed") {
   double total = 0;
   double squares = 0;
   for (std::uint64_t i = 0; i < 100000; ++i) {
