@@ -1,7 +1,7 @@
 #pragma once
 
 // The rules that a layout must obey, as rows of tables: the key to change, when the rule is broken,
-// and how to say so. Private to layout.cpp and layout_rules.cpp.
+// and how to say so. Private to layout.cpp and layout_rules*.cpp.
 
 #include <array>
 #include <cstdint>
@@ -70,6 +70,9 @@ struct LayoutRule {
 
 /// Who shares what is sharded: layout_rules_sharding.cpp.
 std::span<const LayoutRule> sharding_rules();
+/// Stages, chunks, micro-batches: layout_rules_pipeline.cpp.
+std::span<const LayoutRule> pipeline_rules();
+std::span<const LayoutRule> batch_rules();
 
 /// Tables by topic: GPUs, sharding, tensor and context parallel, experts, pipeline, batch.
 std::array<std::span<const LayoutRule>, 6> layout_rules();

@@ -2,7 +2,9 @@
 
 // Questions about layouts that have a legal answer, to be spoilt in one place.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <string>
 #include <vector>
 
 #include "golden_models.h"
@@ -68,6 +70,42 @@ inline std::vector<LayoutViolation> ask(const Question& q) {
   const auto violations = layout_violations(q.model, q.layout, q.batch, q.gpus);
   CHECK(layout_is_legal(q.model, q.layout, q.batch, q.gpus) == violations.empty());
   return violations;
+}
+
+/// A rule, what breaks it and what is said then.
+struct Row {
+  std::string rule;
+  Question (*legal)();
+  void (*spoil)(Question& q);
+  std::string key;
+  std::string problem;  // a part of it
+  std::vector<std::int64_t> nearest;
+};
+
+inline std::string found(const std::vector<LayoutViolation>& violations) {
+  std::string text;
+  for (const LayoutViolation& violation : violations) {
+    text += violation.key + ": " + violation.problem + " ->";
+    for (const std::int64_t value : violation.nearest) text += ' ' + std::to_string(value);
+    text += '\n';
+  }
+  return text;
+}
+
+inline void check_rows(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    CAPTURE(row.rule);
+    Question q = row.legal();
+    CHECK(found(ask(q)).empty());
+    row.spoil(q);
+    const auto violations = ask(q);
+    INFO(found(violations));
+    const auto match = std::ranges::find_if(violations, [&](const LayoutViolation& violation) {
+      return violation.key == row.key && violation.problem.find(row.problem) != std::string::npos;
+    });
+    REQUIRE(match != violations.end());
+    CHECK(match->nearest == row.nearest);
+  }
 }
 
 }  // namespace flopcast
