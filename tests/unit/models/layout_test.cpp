@@ -5,6 +5,7 @@
 #include "layout_questions.h"
 
 namespace flopcast {
+
 TEST_CASE("the dense grid fills the GPUs") {
   check_rows({
       {"tp divides the GPUs",
