@@ -4,41 +4,16 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "scenarios/json_tree.h"
+#include "scenarios/text_file.h"
 #include "sim/errors.h"
 
 namespace flopcast {
 namespace {
 
-// A scenario or a profile has kilobytes; this stops endless devices.
-constexpr std::size_t kLargestFile = std::size_t{64} << 20U;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
-std::string read_text(const std::filesystem::path& file) {
-  std::error_code ignored;
-  const auto status = std::filesystem::status(file, ignored);
-  if (!std::filesystem::exists(status)) {
-    throw InputError(fmt::format("{}: no such file", file.string()));
-  }
-  if (std::filesystem::is_directory(status)) {
-    throw InputError(fmt::format("{}: a folder, expected a JSON file", file.string()));
-  }
-  std::ifstream stream(file, std::ios::binary);
-  std::string text;
-  std::vector<char> block(std::size_t{1} << 16U);
-  while (stream && text.size() <= kLargestFile) {
-    stream.read(block.data(), static_cast<std::streamsize>(block.size()));
-    text.append(block.data(), static_cast<std::size_t>(stream.gcount()));
-  }
-  if (!stream.eof()) {
-    throw InputError(fmt::format("{}: cannot be read as a JSON file", file.string()));
-  }
-  return text;
-}
 
 std::vector<std::string> split_path(std::string_view path) {
   std::vector<std::string> steps;
@@ -103,7 +78,7 @@ Document& Document::operator=(Document&&) noexcept = default;
 Document::~Document() = default;
 
 Document Document::read(const std::filesystem::path& file) {
-  return parse(read_text(file), file.string());
+  return parse(read_text_file(file, "a JSON file"), file.string());
 }
 
 Document Document::parse(std::string text, std::string name) {

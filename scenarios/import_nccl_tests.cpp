@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 
 #include "scenarios/import_nccl_tests_parts.h"
+#include "scenarios/text_file.h"
 #include "sim/errors.h"
 
 namespace flopcast {
@@ -230,12 +229,7 @@ std::vector<CollectiveTable> parse_nccl_tests(std::string_view text, const std::
 
 std::vector<CollectiveTable> import_nccl_tests(const std::filesystem::path& file,
                                                const NcclTestsHints& hints) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) {
-    throw InputError(fmt::format("{}: cannot be read", file.string()));
-  }
-  const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  return parse_nccl_tests(text, file.string(), hints);
+  return parse_nccl_tests(read_text_file(file, "a log"), file.string(), hints);
 }
 
 }  // namespace flopcast

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
 #include "scenarios/import_topology_parts.h"
+#include "scenarios/text_file.h"
 #include "scenarios/text_position.h"
 #include "sim/errors.h"
 
@@ -87,10 +86,7 @@ ImportedSystem system_of(const Wiring& wiring, BytesPerSecond nic_bandwidth) {
 
 ImportedSystem import_topology(const std::filesystem::path& file,
                                std::optional<BytesPerSecond> nic_bandwidth) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw InputError(fmt::format("{}: cannot be read", file.string()));
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  return parse_topology(text, file.string(), nic_bandwidth);
+  return parse_topology(read_text_file(file, "a node's wiring"), file.string(), nic_bandwidth);
 }
 
 ImportedSystem parse_topology(const std::string& text, const std::string& name,

@@ -6,22 +6,16 @@
 #include <nlohmann/json.hpp>
 
 #include "calibration/kernel_names.h"
+#include "scenarios/profile_json.h"
 
 namespace flopcast {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Four digits: the bands are wider.
-double rounded(double value) { return std::stod(fmt::format("{:.4g}", value)); }
+// The bands are wider.
+double rounded(double value) { return with_digits(value, 4); }
 std::string time_text(Seconds time) { return fmt::format("{:.4g} us", to_microseconds(time)); }
-
-void add_provenance(Json& json, const Provenance& provenance) {
-  json["evidence"] = to_text(provenance.evidence);
-  json["source"] = provenance.source;
-  json["median_error"] = rounded(provenance.median_error);
-  json["p90_error"] = rounded(provenance.p90_error);
-}
 
 Json gemm_json(const GemmCurve& curve) {
   Json json{{"eff_inf", rounded(curve.eff_inf)},

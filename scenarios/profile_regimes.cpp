@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "scenarios/profile_json.h"
+
 namespace flopcast {
 namespace {
 
@@ -37,19 +39,11 @@ FittedRegime read_regime(const Node& node) {
           .scale = read_scale(node)};
 }
 
-// Six digits: the fit knows no more.
-double rounded(double value) { return std::stod(fmt::format("{:.6g}", value)); }
+double rounded(double value) { return with_digits(value, 6); }
 std::string rate_text(BytesPerSecond rate) {
   return fmt::format("{:.6g} GB/s", to_gigabytes_per_second(rate));
 }
 std::string size_text(Bytes size) { return fmt::format("{:.12g} B", size.value); }
-
-void add_provenance(Json& json, const Provenance& provenance) {
-  json["evidence"] = to_text(provenance.evidence);
-  json["source"] = provenance.source;
-  json["median_error"] = rounded(provenance.median_error);
-  json["p90_error"] = rounded(provenance.p90_error);
-}
 
 Json regime_json(const FittedRegime& regime) {
   const RegimeScale& scale = regime.scale;

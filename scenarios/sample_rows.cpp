@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
-#include <iterator>
 
 #include "scenarios/document.h"
 #include "scenarios/nearest.h"
+#include "scenarios/text_file.h"
 #include "scenarios/trace_samples.h"
 #include "sim/errors.h"
 
@@ -17,10 +17,10 @@ namespace {
 
 constexpr std::string_view kRecordStart = "{\"flopcast_samples\":";
 
-std::string read_text(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw InputError(fmt::format("{}: cannot be read", file.string()));
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+constexpr std::size_t kLargestTrace = std::size_t{2} << 30U;
+
+std::string read_samples(const std::filesystem::path& file) {
+  return read_text_file(file, "samples of kernels", kLargestTrace);
 }
 
 /// Without their ends.
@@ -176,7 +176,7 @@ bool is_sample_table(const std::filesystem::path& file) {
   while (std::getline(stream, line) && (line.empty() || line.front() == '#')) {
   }
   if (line.starts_with(kRecordStart)) return true;
-  if (line.starts_with("{")) return is_profiler_trace(read_text(file));
+  if (line.starts_with("{")) return is_profiler_trace(read_samples(file));
   const std::vector<SampleField> header = split(line);
   return header.size() > 1 && std::any_of(header.begin(), header.end(), [](const auto& field) {
            return field.text.ends_with("_us") || field.text == "gbps" ||
@@ -185,7 +185,7 @@ bool is_sample_table(const std::filesystem::path& file) {
 }
 
 void read_sample_table(const std::filesystem::path& file, SampleTable& into) {
-  const std::string text = read_text(file);
+  const std::string text = read_samples(file);
   into.file = file.string();
   if (text.starts_with(kRecordStart)) {
     read_record(text, into);

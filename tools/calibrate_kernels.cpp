@@ -5,13 +5,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "scenarios/nearest.h"
 #include "scenarios/profile_kernels.h"
 #include "scenarios/read_kernel_samples.h"
 #include "scenarios/read_profile.h"
+#include "scenarios/text_file.h"
 #include "sim/errors.h"
 #include "tools/data_folders.h"
 #include "tools/kernel_report.h"
@@ -44,12 +43,6 @@ std::string left_out_text(const KernelSampleFiles& read, const KernelFits& fits)
     text += fmt::format("{} rows: {}\n", rows, reason);
   for (const std::string& group : fits.left_out) text += group + "\n";
   return text.empty() ? "No row was left out.\n" : "Left out:\n" + text;
-}
-
-std::string read_text(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw InputError(fmt::format("{}: cannot be read", file.string()));
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
 }  // namespace
@@ -95,7 +88,7 @@ ExitCode calibrate_kernels(const KernelCalibration& options) {
   }
   if (options.output) {
     const std::string name = std::filesystem::path(*options.output).stem().string();
-    const std::string text = profile_with_kernels(read_text(base), name, fits);
+    const std::string text = profile_with_kernels(read_text_file(base, "a profile"), name, fits);
     read_profile(Document::parse(text, *options.output));  // what is written can be read
     write_output(options.output, text);
   }

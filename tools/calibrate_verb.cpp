@@ -5,14 +5,13 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <set>
 
 #include "scenarios/profile_regimes.h"
 #include "scenarios/read_kernel_samples.h"
 #include "scenarios/read_profile.h"
+#include "scenarios/text_file.h"
 #include "sim/errors.h"
 #include "tools/calibrate_kernels.h"
 #include "tools/collective_logs.h"
@@ -121,23 +120,9 @@ TextTable predictions_table(const NetworkFit& fit, const std::vector<PlacedTable
   return out;
 }
 
-std::string read_text(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw InputError(fmt::format("{}: cannot be read", file.string()));
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-}
-
-std::filesystem::path base_file(const CalibrateOptions& options, const System& system) {
-  if (options.base && std::filesystem::exists(*options.base)) return *options.base;
-  const std::string name = options.base.value_or(system.gpu.name);
-  auto file = find_data_folders(options.logs.data).profiles / (name + ".json");
-  if (std::filesystem::exists(file)) return file;
-  throw InputError(fmt::format("--base: no profile \"{}\" is shipped; give a file", name));
-}
-
 void write_profile(const CalibrateOptions& options, const System& system, const NetworkFit& fit,
                    const std::vector<PlacedTable>& tables) {
-  const auto file = base_file(options, system);
+  const std::string file = profile_file(options.logs.data, options.base.value_or(system.gpu.name));
   Document::read(file);  // names the place where it is not JSON
   std::string sources;
   NetworkUpdate update{.name = std::filesystem::path(*options.output).stem().string(),
@@ -150,7 +135,7 @@ void write_profile(const CalibrateOptions& options, const System& system, const 
     if (!points.empty()) update.curves.push_back(measured_curve(placed, points));
   }
   update.regimes.provenance.source = "fit to " + sources;
-  const std::string text = updated_profile(read_text(file), update);
+  const std::string text = updated_profile(read_text_file(file, "a profile"), update);
   read_profile(Document::parse(text, *options.output));  // what is written can be read
   write_output(options.output, text);
 }

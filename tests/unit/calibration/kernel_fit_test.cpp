@@ -129,7 +129,7 @@ TEST_CASE("samples become a profile that can be read") {
 }
 
 // Medians on rows that no fit saw. Ceilings: 4 % on Ampere and Hopper and for fp8, 5 % on
-// Blackwell. L40S misses its 5 %: two releases of the same collector differ by 13 % on it.
+// Blackwell. L40S misses its 5 %: trtllm and vllm differ by 13 % on it.
 TEST_CASE("shipped GEMM curves on rows that no fit saw") {
   struct Gate {
     std::string gpu;
