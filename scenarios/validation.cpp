@@ -165,7 +165,7 @@ double rank_correlation(std::span<const double> a, std::span<const double> b) {
     in_x += (x[i] - mean) * (x[i] - mean);
     in_y += (y[i] - mean) * (y[i] - mean);
   }
-  return in_x > 0 && in_y > 0 ? both / std::sqrt(in_x * in_y) : 1;
+  return in_x > 0 && in_y > 0 ? both / std::sqrt(in_x * in_y) : 0;
 }
 
 Validation validation_of(std::span<const Trial> trials) {

@@ -62,7 +62,7 @@ std::string family_of(const Trial& trial);
 /// Of all trials with an answer, the metrics whose value is expected. The trials must outlive it.
 Validation validation_of(std::span<const Trial> trials);
 
-/// Spearman's rank correlation; ties share their mean rank. 1 where either side does not vary.
+/// Spearman's rank correlation; ties share their mean rank. 0 where a side does not vary.
 double rank_correlation(std::span<const double> a, std::span<const double> b);
 
 }  // namespace flopcast
