@@ -136,6 +136,12 @@ struct NetworkModel {
   std::optional<ProtocolRegimes> regimes{};
 };
 
+/// How one kernel that is repeated varies: the deviation of its time's logarithm.
+struct KernelSpread {
+  double sigma = 0;
+  Provenance provenance;
+};
+
 struct Profile {
   std::string name;
   std::string gpu;  // catalogue name of the GPU it was made on
@@ -153,6 +159,8 @@ struct Profile {
   std::array<MemoryCurve, kMemoryKernels> memory;  // by MemoryKernel
   Seconds launch;                                  // host time per kernel of an eager framework
   Provenance launch_provenance;
+
+  std::optional<KernelSpread> kernel_spread;
 
   NetworkModel network;
   std::vector<CollectiveCurve> curves;

@@ -9,6 +9,7 @@
 
 #include "models/routing_loads.h"
 #include "sim/check.h"
+#include "sim/random.h"
 
 namespace flopcast {
 namespace {
@@ -37,16 +38,8 @@ struct Signature {
 
   void add(std::uint32_t neighbour, double weight) {
     const auto bits = std::bit_cast<std::uint64_t>(weight);
-    low += mixed(mixed(bits + 0x9e3779b97f4a7c15U) ^ neighbour);
+    low += mixed(mixed(bits + kGoldenGamma) ^ neighbour);
     high += mixed(mixed(bits ^ 0x8ebc6af09c88c6e3U) + neighbour);
-  }
-
- private:
-  /// Source: Steele, Lea and Flood, OOPSLA 2014 (SplitMix64, variant 13 of Stafford).
-  static std::uint64_t mixed(std::uint64_t x) {
-    x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
-    x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
-    return x ^ (x >> 31U);
   }
 };
 

@@ -129,7 +129,9 @@ Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks
                            .routing = routing};
 
   CostTables tables(profile, communicators);
-  tables.fuse_kernels(routing.skewed());
+  // Kernels that vary by themselves are not one.
+  const bool kernels_vary = job.jitter && job.jitter->kernel_sigma > 0;
+  tables.fuse_kernels(routing.skewed() && !kernels_vary);
   Workload& workload = plan.workload;
   const std::vector<std::uint64_t> ranks_of = ranks_by_role(communicators);
   std::map<std::pair<int, RankGroups>, StageChunks> chunks;

@@ -8,6 +8,7 @@
 
 #include "models/expert_routing.h"
 #include "models/layer_operators.h"
+#include "sim/random.h"
 
 namespace flopcast {
 
@@ -51,11 +52,8 @@ class Generator {
  public:
   explicit Generator(std::uint64_t seed) : state_(seed) {}
   std::uint64_t operator()() {
-    state_ += 0x9e3779b97f4a7c15U;
-    std::uint64_t x = state_;
-    x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
-    x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
-    return x ^ (x >> 31U);
+    state_ += kGoldenGamma;
+    return mixed(state_);
   }
 
  private:

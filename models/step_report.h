@@ -11,6 +11,7 @@
 #include "models/lower.h"
 #include "models/model_flops.h"
 #include "models/placement.h"
+#include "models/step_jitter.h"
 #include "sim/collective_kind.h"
 #include "sim/data_type.h"
 #include "sim/evidence.h"
@@ -90,6 +91,7 @@ struct StepReport {
   std::vector<CommunicationShare> communication;
   std::vector<GroupPlacement> placement;
   std::optional<RoutingShare> routing;
+  std::optional<JitterReport> jitter;  // all else is of the median step
 
   Bytes device_memory;
   std::vector<StageMemory> memory;  // by pipeline rank

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/layout.h"
+#include "models/step_jitter.h"
 #include "models/transformer.h"
 #include "sim/data_type.h"
 #include "sim/units.h"
@@ -159,6 +160,7 @@ struct Job {
   Transformer model;
   Layout layout;
   Training training;
+  std::optional<StepJitter> jitter{};  // of the GPUs that it runs on
 };
 
 }  // namespace flopcast

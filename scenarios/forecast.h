@@ -1,6 +1,7 @@
 #pragma once
 
-// One scenario answered: build the cluster, lower the job, run the engine, report.
+// One scenario answered: build the cluster, lower the job, run the engine, report. With jitter the
+// step is run several times, and the report and the timeline are of the median one.
 
 #include <cstdint>
 

@@ -167,6 +167,10 @@ Profile read_profile(const Document& document) {
   read_kernels(root, profile);
   profile.launch = launch.at("time").quantity<Seconds>();
   profile.launch_provenance = read_provenance(launch);
+  if (const auto spread = root.find("kernel_spread")) {
+    profile.kernel_spread = {.sigma = spread->at("sigma").fraction(),
+                             .provenance = read_provenance(*spread)};
+  }
   profile.network = read_network(root.at("network"));
   for (const Node& curve : root.at("curves").items()) {
     profile.curves.push_back(read_curve(curve));

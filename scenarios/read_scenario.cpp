@@ -121,6 +121,7 @@ Scenario read_scenario_document(const Document& document, ShippedData& data) {
   scenario.job.training.framework = read_framework(root.find("framework"));
   scenario.expect = read_expectations(root.find("expect"));
   scenario.profile = choose_profile(root.find("profile"), root, scenario.cluster.system.gpu, data);
+  scenario.job.jitter = read_jitter(root.find("jitter"), scenario.profile);
   root.finish();
   check_precision(root, scenario);
   check_volume(root, scenario);

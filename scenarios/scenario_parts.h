@@ -41,6 +41,8 @@ Framework read_framework(const std::optional<Node>& node);
 /// shipped one that is named like the GPU. `root` is where its absence is reported.
 Profile choose_profile(const std::optional<Node>& node, const Node& root, const Gpu& gpu,
                        ShippedData& data);
+/// "jitter" may be missing; the profile knows how kernels vary, if it was measured.
+std::optional<StepJitter> read_jitter(const std::optional<Node>& node, const Profile& profile);
 std::vector<Expectation> read_expectations(const std::optional<Node>& node);
 /// "source", a text, and "sources", a list of them.
 std::vector<std::string> read_sources(const Node& node);

@@ -122,6 +122,7 @@ class EngineState {
   // engine_streams.cpp: the programs
   void advance(std::uint32_t stream);
   bool execute(std::uint32_t stream, const Op& op);
+  Seconds kernel_time(const StreamRow& row, const Op& op) const;
   void start_compute(std::uint32_t stream, const Op& op);
   void rate_compute(StreamRow& row, std::uint32_t stream);
   void rerate_ranks();

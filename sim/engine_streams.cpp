@@ -4,6 +4,7 @@
 
 #include "sim/check.h"
 #include "sim/engine_state.h"
+#include "sim/random.h"
 
 namespace flopcast {
 
@@ -44,11 +45,22 @@ void EngineState::go_on(std::uint32_t stream) {
   ready_.push_back(stream);
 }
 
+/// Of the row's current op, undisturbed. Draws count from the stream's end, which is the same
+/// wherever the program stands in the tables.
+Seconds EngineState::kernel_time(const StreamRow& row, const Op& op) const {
+  const Rank& rank = tables_.source.ranks[index_of(row.rank)];
+  const Seconds time = tables_.source.kernels[op.row].duration / rank.speed;
+  const KernelJitter& jitter = tables_.source.jitter;
+  if (jitter.sigma == 0) return time;
+  const std::uint64_t place = (std::uint64_t{row.number} << 32U) | (row.end - row.cursor);
+  const std::uint64_t seed = random_bits(jitter.seed, rank.draws);
+  return random_factor(jitter.sigma, random_bits(seed, place)) * time;
+}
+
 void EngineState::start_compute(std::uint32_t stream, const Op& op) {
   StreamRow& row = streams_[stream];
   row.state = StreamState::computing;
-  row.remaining =
-      tables_.source.kernels[op.row].duration / tables_.source.ranks[index_of(row.rank)].speed;
+  row.remaining = kernel_time(row, op);
   row.since = now_;
   rate_compute(row, stream);
 }
@@ -92,10 +104,8 @@ void EngineState::finish_compute(std::uint32_t stream) {
   ++category.ops;
   if (row.number == kComputeStream) ranks_[index_of(row.rank)].compute_busy += took;
   if (row.since != row.begin || row.progress != 1) {
-    const Seconds alone =
-        tables_.source.kernels[op.row].duration / tables_.source.ranks[index_of(row.rank)].speed;
-    result_.ranks[index_of(row.rank)].slowdown +=
-        std::max(SimTime{}, took - after(SimTime{}, alone));
+    const SimTime alone = after(SimTime{}, kernel_time(row, op));
+    result_.ranks[index_of(row.rank)].slowdown += std::max(SimTime{}, took - alone);
   }
   row.ticket = kNoTicket;
   note_span(row, row.begin);

@@ -171,7 +171,7 @@ void FoldGraph::join_links(std::uint32_t g) {
 /// What nodes are by themselves.
 std::vector<std::uint32_t> FoldGraph::colours() const {
   enum Kind : std::uint32_t { rank_kind, group_kind, link_kind };
-  using Key = std::tuple<std::uint32_t, std::uint64_t, double>;
+  using Key = std::tuple<std::uint32_t, std::uint64_t, double, std::uint64_t>;
   std::map<Key, std::uint32_t> numbers;
   std::vector<std::uint32_t> colours;
   colours.reserve(nodes());
@@ -179,14 +179,16 @@ std::vector<std::uint32_t> FoldGraph::colours() const {
     colours.push_back(
         numbers.try_emplace(key, static_cast<std::uint32_t>(numbers.size())).first->second);
   };
+  const bool varies = workload_.jitter.sigma > 0;
   for (const Rank& rank : workload_.ranks) {
-    add({rank_kind, programs_.class_of[index_of(rank.program)], rank.speed});
+    add({rank_kind, programs_.class_of[index_of(rank.program)], rank.speed,
+         varies ? rank.draws : 0});
   }
   for (std::uint32_t g = 0; g < groups(); ++g) {
     const bool counts = workload_.groups[g].arrivals != 0;
-    add({group_kind, (used(g) ? 1U : 0U) | (message(g) ? 2U : 0U) | (counts ? 4U : 0U), 0});
+    add({group_kind, (used(g) ? 1U : 0U) | (message(g) ? 2U : 0U) | (counts ? 4U : 0U), 0, 0});
   }
-  for (const Link& link : workload_.links) add({link_kind, 0, link.capacity.value});
+  for (const Link& link : workload_.links) add({link_kind, 0, link.capacity.value, 0});
   return colours;
 }
 
@@ -245,6 +247,7 @@ class FoldedTables {
     folded.programs = std::move(source_.programs);
     folded.kernels = std::move(source_.kernels);
     folded.transfers = std::move(source_.transfers);
+    folded.jitter = source_.jitter;
     folded.stream_names = std::move(source_.stream_names);
     folded.category_names = std::move(source_.category_names);
     folded.pool_names = std::move(source_.pool_names);

@@ -4,13 +4,13 @@
 //
 // Ranks, groups and links form a graph: a rank is joined to its groups by the slots through which
 // it uses them, a group to its links by pattern and weight.
-// Nodes start with what they are by themselves (a rank: what its program does, and its speed; a
-// link: its capacity), and the coarsest equitable partition (partition.h) gives classes whose
-// members have the same number of neighbours of each class. From this follows, event by event, that
-// class-mates do the same at the same time: equal ranks arrive together, so equal collectives start
-// together; a link of a class carries the same groups of each class, so max-min rates, which are
-// unique, are equal too. Nothing is approximated: what a slow GPU, a degraded link or an uneven
-// group touches is split off, and nothing else.
+// Nodes start with what they are by themselves (a rank: what its program does, its speed and, if
+// kernels vary, its draws; a link: its capacity), and the coarsest equitable partition
+// (partition.h) gives classes whose members have the same number of neighbours of each class. From
+// this follows, event by event, that class-mates do the same at the same time: equal ranks arrive
+// together, so equal collectives start together; a link of a class carries the same groups of each
+// class, so max-min rates, which are unique, are equal too. Nothing is approximated: what a slow
+// GPU, a degraded link or an uneven group touches is split off, and nothing else.
 //
 // One row stands for a class. A group of it gathers one member for each (class, slots) among its
 // members. It loads a link row with the sum of all that its class puts on one link of that class.

@@ -5,16 +5,10 @@
 #include <utility>
 
 #include "sim/check.h"
+#include "sim/random.h"
 
 namespace flopcast {
 namespace {
-
-/// Finaliser of SplitMix64. Source: Steele, Lea and Flood, OOPSLA 2014, figure 16.
-constexpr std::uint64_t mix(std::uint64_t z) {
-  z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
-  z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
-  return z ^ (z >> 31U);
-}
 
 struct Signature {
   std::uint64_t high = 0;
@@ -35,8 +29,8 @@ struct Signature {
 
 Signature hash(std::uint32_t label, std::uint32_t colour) {
   const std::uint64_t both = (std::uint64_t{label} << 32U) | colour;
-  const std::uint64_t high = mix(both + 0x9e3779b97f4a7c15U);
-  return {high, mix(high ^ (both * 0xd6e8feb86659fd93U + 0xa0761d6478bd642fU))};
+  const std::uint64_t high = mixed(both + kGoldenGamma);
+  return {high, mixed(high ^ (both * 0xd6e8feb86659fd93U + 0xa0761d6478bd642fU))};
 }
 
 /// The nodes of a class lie side by side, those that a change has touched first.

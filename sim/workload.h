@@ -23,6 +23,13 @@ struct Kernel {
   Seconds duration{};
 };
 
+/// How kernels vary: every compute op takes exp(sigma z - sigma^2 / 2) times its duration, 1 in the
+/// mean, z normal and drawn anew for each op of each sequence of draws (Rank::draws).
+struct KernelJitter {
+  double sigma = 0;  // of the logarithm
+  std::uint64_t seed = 0;
+};
+
 /// Cost of one communication that has the network for itself: latency + size / solo_rate.
 struct Transfer {
   Seconds latency{};           // first phase; uses no bandwidth
@@ -61,6 +68,7 @@ struct Rank {
   double speed = 1;               // compute ops take duration / speed
   std::vector<GroupId> groups{};  // by Op::slot; kNoGroup where the program has no use for it
   std::uint64_t count = 1;
+  std::uint64_t draws = 0;  // sequence of draws for KernelJitter; ranks with the same vary alike
 };
 
 struct Workload {
@@ -70,6 +78,7 @@ struct Workload {
   std::vector<Link> links;
   std::vector<Group> groups;
   std::vector<Rank> ranks;
+  KernelJitter jitter{};
 
   std::vector<std::string> stream_names;    // by stream number
   std::vector<std::string> category_names;  // by CategoryId, time categories

@@ -123,6 +123,26 @@ Json routing(const StepReport& report) {
           {"sent_bytes", share.sent.value}};
 }
 
+Json jitter(const JitterReport& report) {
+  return {{"steps", report.steps},
+          {"undisturbed_step_s", report.undisturbed.value},
+          {"step_mean_s", report.mean.value},
+          {"step_shortest_s", report.shortest.value},
+          {"step_p50_s", report.median.value},
+          {"step_p99_s", report.p99.value},
+          {"step_longest_s", report.longest.value},
+          {"slowdown", report.slowdown()},
+          {"undisturbed_waiting_s", report.undisturbed_waiting.value},
+          {"waiting_mean_s", report.waiting_mean.value},
+          {"waiting_p50_s", report.waiting_p50.value},
+          {"waiting_p99_s", report.waiting_p99.value},
+          {"waiting_most_s", report.waiting_most.value},
+          {"slowest_rank", report.slowest_rank},
+          {"slowest_rank_compute_over_mean", report.slowest_factor},
+          {"slowest_rank_waiting_over_mean", report.slowest_waiting},
+          {"evidence", to_text(report.evidence)}};
+}
+
 Json placement(const StepReport& report) {
   Json lines = Json::array();
   for (const GroupPlacement& group : report.placement) {
@@ -210,6 +230,7 @@ Json report_object(const Answer& answer) {
         {"events", report.events}}},
   };
   if (report.routing) object["routing"] = routing(report);
+  if (report.jitter) object["jitter"] = jitter(*report.jitter);
   return object;
 }
 

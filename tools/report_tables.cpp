@@ -265,6 +265,27 @@ std::vector<Fact> routing_facts(const StepReport& report) {
   };
 }
 
+std::vector<Fact> jitter_facts(const StepReport& report) {
+  if (!report.jitter) return {};
+  const JitterReport& jitter = *report.jitter;
+  return {
+      {"steps", fmt::format("{} of {} in the mean, {} without jitter: {:.3f} times as long ({})",
+                            jitter.steps, to_text(jitter.mean), to_text(jitter.undisturbed),
+                            jitter.slowdown(), to_text(jitter.evidence))},
+      {"spread", fmt::format("shortest {}, median {} (shown above), p99 {}, longest {}",
+                             to_text(jitter.shortest), to_text(jitter.median), to_text(jitter.p99),
+                             to_text(jitter.longest))},
+      {"waiting", fmt::format("of a rank for others {} in the mean, {} without jitter; over ranks "
+                              "p50 {}, p99 {}, most {}",
+                              to_text(jitter.waiting_mean), to_text(jitter.undisturbed_waiting),
+                              to_text(jitter.waiting_p50), to_text(jitter.waiting_p99),
+                              to_text(jitter.waiting_most))},
+      {"slowest", fmt::format("rank {}: computes {:.3f} times as long as its pipeline rank's mean "
+                              "and waits {:.2f} times the mean",
+                              jitter.slowest_rank, jitter.slowest_factor, jitter.slowest_waiting)},
+  };
+}
+
 TextTable memory_table(const StepReport& report) {
   TextTable table{.title = fmt::format("Memory of each pipeline stage at its peak (GB of {} GB)",
                                        gigabytes_text(report.device_memory)),

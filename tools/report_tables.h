@@ -29,6 +29,8 @@ TextTable communication_table(const StepReport& report);
 TextTable placement_table(const StepReport& report);
 /// What of it costs time: "TP group spans nodes: costs up to 12.3 ms of the step".
 std::vector<Fact> placement_warnings(const StepReport& report);
+/// Steps and waiting under jitter; empty without.
+std::vector<Fact> jitter_facts(const StepReport& report);
 /// Drops, loads of experts and ranks, bytes; empty without experts.
 std::vector<Fact> routing_facts(const StepReport& report);
 TextTable memory_table(const StepReport& report);

@@ -308,6 +308,11 @@ void Builder::make_odd() {
     add_ring(parts[0], data_slot);
     add_ring(parts[1], data_slot);
   }
+  if (random.chance(0.2)) {
+    w.jitter = {.sigma = 0.1, .seed = random.below(100)};
+    const std::uint64_t sequences = random.between(1, 4);
+    for (std::uint32_t rank = 0; rank < world(); ++rank) w.ranks[rank].draws = rank % sequences;
+  }
 }
 
 GridCase Builder::build() {

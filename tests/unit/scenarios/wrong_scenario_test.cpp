@@ -98,6 +98,10 @@ const std::vector<Row> kRows{
     {"degraded_unknown_link", "3:71", {"/cluster/degraded/0/link", "did you mean \"nic\"?"}},
     {"degraded_leaf_by_gpu", "3:62", {"/cluster/degraded/0", "\"leaves\" is missing"}},
     {"degraded_no_uplink", "3:108", {"/cluster/degraded/0/link", "the cluster has no leaf_uplink"}},
+    // jitter
+    {"jitter_of_nothing", "7:13", {"/jitter", "nothing varies", "kernel_sigma"}},
+    {"jitter_not_measured", "7:30", {"/jitter/kernel_sigma", "h100-sxm has no kernel_spread"}},
+    {"jitter_without_source", "7:13", {"/jitter", "not assumed has a \"source\""}},
     // what cannot be
     {"nodes_and_gpus", "3:57", {"/cluster/gpus", "\"nodes\" is given too"}},
     {"gpus_not_whole_nodes", "3:45", {"/cluster/gpus", "nodes of 8", "8 or 16"}},
