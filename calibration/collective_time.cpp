@@ -12,6 +12,7 @@ struct Candidate {
   Seconds latency;
   Seconds transfer;
   Evidence evidence = Evidence::assumed;
+  NcclAlgorithm algorithm = NcclAlgorithm::ring;
 
   Seconds total() const { return latency + transfer; }
 };
@@ -106,16 +107,17 @@ Candidate all_reduce(const NetworkModel& model, Bytes size, GroupShape shape,
                      const NetworkPath& path) {
   Candidate best =
       ring(model, size * bus_factor(CollectiveKind::all_reduce, shape.ranks()), shape, path, 2);
-  const auto consider = [&best](const Candidate& other) {
-    if (other.total() < best.total()) {
-      best = other;
-    }
+  const auto consider = [&best](NcclAlgorithm algorithm, const Candidate& other) {
+    if (other.total() >= best.total()) return;
+    best = other;
+    best.algorithm = algorithm;
   };
   if (shape.nodes > 1) {
-    consider(tree(model, size, shape, path));
+    consider(NcclAlgorithm::tree, tree(model, size, shape, path));
   }
   if (model.switch_reduction && shape.ranks_per_node > 2) {
-    consider(switch_reduction(model, size, shape, path));
+    consider(shape.nodes > 1 ? NcclAlgorithm::nvls_tree : NcclAlgorithm::nvls,
+             switch_reduction(model, size, shape, path));
   }
   return best;
 }
@@ -162,7 +164,10 @@ Candidate modelled(const NetworkModel& model, CollectiveKind kind, Bytes size, G
                    const NetworkPath& path) {
   if (model.regimes && regimes_answer(model, kind, shape)) {
     const RegimeTime time = regime_time(*model.regimes, kind, size, shape, path);
-    return {.latency = time.latency, .transfer = time.transfer, .evidence = time.evidence};
+    return {.latency = time.latency,
+            .transfer = time.transfer,
+            .evidence = time.evidence,
+            .algorithm = time.algorithm};
   }
   switch (kind) {
     case CollectiveKind::all_reduce: return all_reduce(model, size, shape, path);
@@ -224,14 +229,19 @@ CollectiveTime collective_time(const Profile& profile, CollectiveKind kind, Byte
     return {.latency = {}, .sent = {}, .rate = path.domain, .evidence = Evidence::measured};
   }
   const CollectiveCurve* curve = find_curve(profile, kind, shape, path);
-  const Candidate time = curve != nullptr ? measured(*curve, size)
-                                          : modelled(profile.network, kind, size, shape, path);
+  Candidate time = modelled(profile.network, kind, size, shape, path);
+  if (curve != nullptr) {
+    const NcclAlgorithm algorithm = time.algorithm;
+    time = measured(*curve, size);
+    time.algorithm = algorithm;
+  }
   FLOPCAST_CHECK(time.transfer.value > 0, "a path has bandwidth and a profile efficiency");
   const Bytes sent = size * bus_factor(kind, shape.ranks());
   return {.latency = time.latency,
           .sent = sent,
           .rate = sent / time.transfer,
-          .evidence = time.evidence};
+          .evidence = time.evidence,
+          .algorithm = time.algorithm};
 }
 
 double compute_share(const Profile& profile, CollectiveKind kind, GroupShape shape) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "calibration/nccl_model.h"
 #include "calibration/network_path.h"
 #include "calibration/provenance.h"
 #include "calibration/regimes.h"
@@ -214,6 +215,8 @@ struct CollectiveTime {
   Bytes sent;           // bus bytes: bus_factor * size
   BytesPerSecond rate;  // latency + sent / rate is the whole time
   Evidence evidence = Evidence::assumed;
+  /// By which it is done; where a curve was measured, the one that the model would choose.
+  NcclAlgorithm algorithm = NcclAlgorithm::ring;
 
   Seconds total() const { return sent.value > 0 ? latency + sent / rate : latency; }
 };

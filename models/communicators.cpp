@@ -22,11 +22,24 @@ RankGroups no_groups() {
 
 std::size_t place_of(StepGroup slot) { return static_cast<std::size_t>(slot); }
 
-void load_group(Group& group, const GroupFacts& facts, LinkId link, double weight) {
-  const double in_switch =
+/// How the load of a group on a link was counted.
+enum class LoadKind : std::uint8_t { ring, tree };
+
+std::vector<LinkLoad> loads_of(const Cluster& cluster, const GroupFamily& family, std::size_t copy,
+                               LoadKind kind) {
+  return kind == LoadKind::ring ? family_loads(cluster, family, copy)
+                                : family_tree_loads(cluster, family, copy);
+}
+
+void load_group(Group& group, const GroupFacts& facts, LoadKind kind, LinkLoad load) {
+  const double per_sent =
       facts.ranks > 1 ? 1 / bus_factor(CollectiveKind::all_reduce, facts.ranks) : 1;
-  group.loads[kRingPattern].push_back({link, weight});
-  group.loads[kInSwitchPattern].push_back({link, weight * in_switch});
+  if (kind == LoadKind::tree) {
+    group.loads[kTreePattern].push_back({load.link, load.weight * per_sent});
+    return;
+  }
+  group.loads[kRingPattern].push_back(load);
+  group.loads[kInSwitchPattern].push_back({load.link, load.weight * per_sent});
 }
 
 /// Sum of hashes, whatever their order: what a link or a group is joined to. Unlike ones are taken
@@ -49,6 +62,10 @@ class StageView {
   StageView(const Cluster& cluster, const Job& job)
       : cluster_(cluster), grid_(job.layout.grid), families_(group_families(job)) {
     if (routing_differs(job)) out_.alike = false;
+    for (std::uint32_t f = 0; f < families_.size(); ++f) {
+      lists_.push_back({f, LoadKind::ring});
+      if (families_[f].all_reduces) lists_.push_back({f, LoadKind::tree});
+    }
   }
 
   Communicators build() && {
@@ -63,9 +80,15 @@ class StageView {
  private:
   static constexpr std::uint32_t kUnused = 0xffffffffU;
 
-  /// Load of one family on one link of the cluster.
-  struct Entry {
+  /// One way of a family to load links.
+  struct List {
     std::uint32_t family;
+    LoadKind kind;
+  };
+
+  /// What all copies by one list put on one link of the cluster.
+  struct Entry {
+    std::uint32_t list;
     double weight;
     auto operator<=>(const Entry&) const = default;
   };
@@ -90,7 +113,8 @@ class StageView {
   void add(const GroupFamily& family) {
     FLOPCAST_CHECK(family.copies() > 0, "a stage has at least one group of each kind");
     const GroupId id{static_cast<unsigned>(out_.groups.size())};
-    Group group{.name = family.name, .members = {}, .loads = {{}, {}}, .count = family.copies()};
+    Group group{
+        .name = family.name, .members = {}, .loads = {{}, {}, {}}, .count = family.copies()};
     for (std::size_t i = 0; i < family.stages.size(); ++i) {
       const auto stage = static_cast<std::size_t>(family.stages[i]);
       group.members.push_back(RankId{static_cast<unsigned>(stage)});
@@ -104,10 +128,11 @@ class StageView {
   /// Links with equal loads and capacity get one class.
   void classify_links() {
     std::vector<Signature> signatures(cluster_.links().size());
-    for (std::uint32_t f = 0; f < families_.size(); ++f) {
+    for (std::uint32_t number = 0; number < lists_.size(); ++number) {
+      const auto [f, kind] = lists_[number];
       for (std::size_t copy = 0; copy < families_[f].copies(); ++copy) {
-        for (const LinkLoad& load : family_loads(cluster_, families_[f], copy)) {
-          signatures[index_of(load.link)].add(f, load.weight);
+        for (const LinkLoad& load : loads_of(cluster_, families_[f], copy, kind)) {
+          signatures[index_of(load.link)].add(number, load.weight);
         }
       }
     }
@@ -132,24 +157,26 @@ class StageView {
   /// class.
   std::vector<std::vector<Entry>> compare_copies() {
     std::vector<std::vector<Entry>> entries(first_links_.size());
-    for (std::uint32_t f = 0; f < families_.size(); ++f) {
+    for (std::uint32_t number = 0; number < lists_.size(); ++number) {
+      const auto [f, kind] = lists_[number];
       const GroupFamily& family = families_[f];
       Signature expected;
       for (std::size_t copy = 0; copy < family.copies(); ++copy) {
-        const std::vector<LinkLoad> loads = family_loads(cluster_, family, copy);
+        const std::vector<LinkLoad> loads = loads_of(cluster_, family, copy, kind);
         Signature found;
         for (const LinkLoad& load : loads) {
           const std::uint32_t row = class_of_[index_of(load.link)];
           found.add(row, load.weight);
           if (first_links_[row] != index_of(load.link)) continue;
           std::vector<Entry>& list = entries[row];
-          if (list.empty() || list.back().family != f) list.push_back({f, 0});
+          if (list.empty() || list.back().list != number) list.push_back({number, 0});
           list.back().weight += load.weight;
         }
         if (copy == 0) expected = found;
         if (copy == 0 || !out_.alike) continue;
         out_.alike =
-            found == expected && family_facts(cluster_, family, copy, loads) == out_.facts[f];
+            found == expected && (kind == LoadKind::tree ||
+                                  family_facts(cluster_, family, copy, loads) == out_.facts[f]);
       }
     }
     return entries;
@@ -174,14 +201,16 @@ class StageView {
                             .capacity = {std::get<1>(key)},
                             .count = row.count});
       for (const Entry& entry : std::get<2>(key)) {
-        load_group(out_.groups[entry.family], out_.facts[entry.family], id, entry.weight);
+        const auto [family, kind] = lists_[entry.list];
+        load_group(out_.groups[family], out_.facts[family], kind, {id, entry.weight});
       }
     }
   }
 
   const Cluster& cluster_;
   const ParallelGrid& grid_;
-  std::vector<GroupFamily> families_;       // in the order of groups
+  std::vector<GroupFamily> families_;  // in the order of groups
+  std::vector<List> lists_;
   std::vector<std::uint32_t> class_of_;     // by LinkId of the cluster; kUnused without load
   std::vector<std::uint32_t> first_links_;  // by class
   std::vector<std::uint64_t> counts_;       // by class
@@ -223,7 +252,7 @@ class RankView {
     const std::vector<LinkLoad> loads = family_loads(cluster_, family, copy);
     const GroupFacts facts = family_facts(cluster_, family, copy, loads);
     const GroupId like = first_alike_.try_emplace(facts, id).first->second;
-    Group group{.name = family.name, .members = {}, .loads = {{}, {}}};
+    Group group{.name = family.name, .members = {}, .loads = {{}, {}, {}}};
     group.name.append(", rank ").append(std::to_string(index_of(gpus.front())));
     group.members.reserve(gpus.size());
     for (std::size_t i = 0; i < gpus.size(); ++i) {
@@ -236,7 +265,10 @@ class RankView {
         expert_ranks_[rank] = static_cast<int>(i);
       }
     }
-    for (const LinkLoad& load : loads) load_group(group, facts, load.link, load.weight);
+    for (const LinkLoad& load : loads) load_group(group, facts, LoadKind::ring, load);
+    for (const LinkLoad& load : family_tree_loads(cluster_, family, copy)) {
+      load_group(group, facts, LoadKind::tree, load);
+    }
     out_.groups.push_back(std::move(group));
     out_.facts.push_back(facts);
   }

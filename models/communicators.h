@@ -29,10 +29,12 @@ namespace flopcast {
 
 enum class Ranks : std::uint8_t { by_stage, all };
 
-/// Load lists of a group: as a ring (or pair) of point-to-point sends, and as a reduction in the
-/// switch, where a rank sends the buffer once instead of 2(n-1)/n times.
+/// Load lists of a group, all per byte that a rank of a ring sends: as a ring (or pair) of
+/// point-to-point sends; as a reduction in the switch, where a rank sends the buffer once instead
+/// of 2(n-1)/n times; as double binary trees, if GroupFacts::trees.
 inline constexpr std::uint8_t kRingPattern = 0;
 inline constexpr std::uint8_t kInSwitchPattern = 1;
+inline constexpr std::uint8_t kTreePattern = 2;
 
 /// The groups of one rank, by StepGroup.
 using RankGroups = std::array<GroupId, kStepGroups>;

@@ -203,7 +203,8 @@ class Families {
       families_.push_back({.name = std::string(name_of(slot)) + " stage " + std::to_string(stage),
                            .slot = slot,
                            .stages = {stage},
-                           .hops = hops});
+                           .hops = hops,
+                           .all_reduces = all_reduces(slot)});
     }
     for (const std::vector<int>& ranks : groups) {
       const int stage = stage_of[static_cast<std::size_t>(ranks.front())];
@@ -211,6 +212,27 @@ class Families {
       family.size = ranks.size();
       for (const int rank : ranks) family.gpus.push_back(static_cast<GpuId>(rank));
     }
+  }
+
+  bool all_reduces(StepGroup slot) const {
+    switch (slot) {
+      case StepGroup::tensor:
+      case StepGroup::expert_tensor: return !job_.layout.sequence_parallel;
+      case StepGroup::data:
+      case StepGroup::expert_data:
+        return job_.layout.zero == 0 || job_.training.framework.zero_all_reduces;
+      case StepGroup::replica:
+      case StepGroup::embedding: return true;
+      case StepGroup::world:  // by latency alone
+      case StepGroup::forward_next:
+      case StepGroup::forward_previous:
+      case StepGroup::backward_previous:
+      case StepGroup::backward_next:
+      case StepGroup::context:
+      case StepGroup::expert:
+      case StepGroup::reshard: return false;
+    }
+    return false;
   }
 
   void add_world() {
@@ -247,7 +269,8 @@ class Families {
     GroupFamily family{.name = std::move(name),
                        .slot = slots.first,
                        .stages = {stages.first, stages.second},
-                       .second_slot = slots.second};
+                       .second_slot = slots.second,
+                       .all_reduces = all_reduces(slots.first)};
     family.size = 2;
     for (const std::vector<int>& pipeline : pipelines_) {
       family.gpus.push_back(static_cast<GpuId>(pipeline[static_cast<std::size_t>(stages.first)]));
@@ -291,13 +314,22 @@ std::vector<LinkLoad> family_loads(const Cluster& cluster, const GroupFamily& fa
   return {};
 }
 
+std::vector<LinkLoad> family_tree_loads(const Cluster& cluster, const GroupFamily& family,
+                                        std::size_t copy) {
+  const std::span<const GpuId> gpus = family.copy(copy);
+  if (!family.all_reduces || group_shape(cluster, gpus).nodes == 1) return {};
+  return group_load(cluster, gpus, LoadPattern::tree);
+}
+
 GroupFacts family_facts(const Cluster& cluster, const GroupFamily& family, std::size_t copy,
                         std::span<const LinkLoad> loads) {
   if (family.hops == Hops::pairs && family.stages.size() == 1) {
     const std::array pair = slowest_pair(cluster, family.copy(copy));
     return group_facts(cluster, pair, group_load(cluster, pair, LoadPattern::pair));
   }
-  return group_facts(cluster, family.copy(copy), loads);
+  GroupFacts facts = group_facts(cluster, family.copy(copy), loads);
+  facts.trees = family.all_reduces && facts.shape.nodes > 1;
+  return facts;
 }
 
 }  // namespace flopcast

@@ -53,6 +53,7 @@ struct GroupFamily {
   StepGroup second_slot{};  // of the second of two
   Hops hops = Hops::ring;
   bool latency_only = false;  // nothing of size travels in it
+  bool all_reduces = false;   // among others, so that it may form trees
   std::size_t size = 1;       // members of one copy
   std::vector<GpuId> gpus{};  // of all copies, one after another
 
@@ -79,6 +80,7 @@ struct GroupFacts {
   NetworkPath path;  // with the worst of its degraded cards and NVLinks: all channels wait for it
   LinkKind slowest = LinkKind::nvlink;
   double heaviest_alone = 0;  // largest weight per capacity of its own load, s per byte
+  bool trees = false;         // it has loads as a tree, too
 
   friend auto operator<=>(const GroupFacts&, const GroupFacts&) = default;
 };
@@ -86,6 +88,10 @@ struct GroupFacts {
 /// Bytes on links of the cluster per byte that a member sends.
 std::vector<LinkLoad> family_loads(const Cluster& cluster, const GroupFamily& family,
                                    std::size_t copy);
+
+/// The same as double binary trees; empty where a copy forms none.
+std::vector<LinkLoad> family_tree_loads(const Cluster& cluster, const GroupFamily& family,
+                                        std::size_t copy);
 
 /// `loads` are those of the copy. Of pairs inside a stage: the one that crosses most, for which the
 /// others wait.

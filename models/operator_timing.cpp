@@ -117,11 +117,15 @@ TransferId CostTables::transfer(CollectiveKind kind, Bytes size, GroupId group,
   const bool reduced_in_switch =
       facts.shape.nodes == 1 && transfer.solo_rate.value * facts.heaviest_alone > 1;
   if (reduced_in_switch) transfer.pattern = kInSwitchPattern;
+  const bool tree =
+      cost.algorithm == NcclAlgorithm::tree || cost.algorithm == NcclAlgorithm::nvls_tree;
+  if (kind == CollectiveKind::all_reduce && tree && facts.trees) transfer.pattern = kTreePattern;
   transfer.solo_rate = transfer.solo_rate / traits.uneven;
   if (traits.once_per_node) {
     transfer.compute_share = std::min(1.0, kDispatchSms / static_cast<double>(profile_.sms));
   }
   transfers_.push_back(transfer);
+  transfer_kinds_.push_back(kind);
   return entry->second;
 }
 

@@ -93,6 +93,8 @@ class CostTables {
   Seconds solo_time(TransferId id) const;
 
   const std::array<Evidence, kStepCategoryNames.size()>& evidence() const { return evidence_; }
+  /// By TransferId.
+  const std::vector<CollectiveKind>& transfer_kinds() const { return transfer_kinds_; }
 
   /// Moves the rows into the workload; the tables are empty afterwards.
   void finish(Workload& workload) &&;
@@ -105,6 +107,7 @@ class CostTables {
   const Communicators& communicators_;
   std::vector<Kernel> kernels_;
   std::vector<Transfer> transfers_;
+  std::vector<CollectiveKind> transfer_kinds_;
   std::vector<std::string> labels_;
   std::map<std::string, LabelId, std::less<>> label_ids_;
   std::map<double, KernelId> kernel_ids_;  // by duration

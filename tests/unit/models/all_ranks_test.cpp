@@ -132,3 +132,25 @@ TEST_CASE("every rank, communicator and link is a row") {
   CHECK(plan.workload.programs.size() == 2);
   CHECK(class_sizes(folded(plan)) == Sizes{4, 4});
 }
+
+// Two nodes of a double binary tree have one edge in each tree: half of the data goes up and half
+// down, so that each node sends the buffer once over all of its cards together, not 15/8 times as a
+// ring of 16 does. Source: NCCL 2.30.7, src/graph/trees.cc.
+TEST_CASE("an all-reduce by trees loads the links of its trees") {
+  Job job = small_job({.dp = 16});
+  job.layout.zero = 0;
+  ClusterSpec spec = nodes_of(8, 2, FabricKind::rail_optimized);
+  spec.system.nvlink_domain = 8;
+  spec.system.gpu.nvlink = gigabytes_per_second(1000);
+  spec.fabric.hop_latency = seconds(0);
+  for (const Ranks ranks : {Ranks::all, Ranks::by_stage}) {
+    const Plan plan = plan_of(job, spec, ranks);
+    CHECK(plan.alike);
+    const Result result = run(plan.workload);
+    const auto gradient = static_cast<std::size_t>(StepCategory::gradient);
+    const double sent = result.ranks[0].bytes_by_category[gradient];  // as by a ring
+    const Seconds time = bytes(sent * 8 / 15) / gigabytes_per_second(8 * 10);
+    const double found = to_seconds(result.ranks[0].by_category[gradient].busy) / time;
+    CHECK(found == Approx(1).epsilon(0.01));
+  }
+}
