@@ -3,7 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include "models/lower.h"
 #include "sim/engine.h"
 #include "sim/errors.h"
 #include "sim/fold.h"
@@ -13,14 +12,17 @@ namespace flopcast {
 
 namespace {
 
+Plan plan_of_all(const Scenario& scenario, const Cluster& cluster) {
+  return lower(scenario.job, cluster, scenario.profile, Ranks::all);
+}
+
 Plan plan_of(const Scenario& scenario, const Cluster& cluster, FoldMode fold) {
-  const auto lowered = [&](Ranks ranks) {
-    return lower(scenario.job, cluster, scenario.profile, ranks);
-  };
-  if (fold == FoldMode::off) return lowered(Ranks::all);
-  if (routing_differs(scenario.job)) return folded(lowered(Ranks::all));
-  Plan plan = lowered(Ranks::by_stage);
-  return plan.alike ? std::move(plan) : folded(lowered(Ranks::all));
+  if (fold == FoldMode::off) return plan_of_all(scenario, cluster);
+  if (routing_differs(scenario.job)) {
+    return folded(plan_of_all(scenario, cluster));
+  }
+  Plan plan = lower(scenario.job, cluster, scenario.profile, Ranks::by_stage);
+  return plan.alike ? std::move(plan) : folded(plan_of_all(scenario, cluster));
 }
 
 std::vector<int> stages_of_ranks(const Plan& plan) {
@@ -38,13 +40,12 @@ DisturbedStep run_disturbed(Workload workload, bool folds) {
   return disturbed_step(run(folding.workload), folding.rank_class);
 }
 
-/// The step as it is without jitter, then several with it, side by side; shown is the median one.
-Forecast disturbed_forecast(const Scenario& scenario, const Cluster& cluster, TimelineSink* sink,
-                            FoldMode fold) {
+/// The step as it is without jitter, then several with it, side by side; the median one is kept.
+Prepared disturbed(const Scenario& scenario, Cluster cluster, FoldMode fold) {
   const StepJitter& jitter = *scenario.job.jitter;
   const Plan calm = plan_of(scenario, cluster, fold);
   const UndisturbedStep undisturbed = undisturbed_step(calm.workload, run(calm.workload));
-  Plan plan = lower(scenario.job, cluster, scenario.profile, Ranks::all);
+  Plan plan = plan_of_all(scenario, cluster);
   const std::vector<int> stages = stages_of_ranks(plan);
   const bool folds = fold == FoldMode::automatic && !jitter.all_differ();
   std::vector<DisturbedStep> steps(static_cast<std::size_t>(jitter.steps));
@@ -55,25 +56,35 @@ Forecast disturbed_forecast(const Scenario& scenario, const Cluster& cluster, Ti
   });
   disturb(plan.workload, jitter, static_cast<int>(median_step(steps)));
   if (folds) plan = folded(std::move(plan));
-  const Result result = run(plan.workload, sink);
-  StepReport report = step_report(scenario.job, cluster, plan, result);
-  report.jitter = jitter_report(jitter, undisturbed, steps, stages);
-  report.evidence = weakest(report.evidence, jitter.evidence);
-  return {.report = std::move(report), .workload = std::move(plan.workload)};
+  return {.cluster = std::move(cluster),
+          .plan = std::move(plan),
+          .jitter = jitter_report(jitter, undisturbed, steps, stages)};
 }
 
 }  // namespace
 
-Forecast forecast(const Scenario& scenario, TimelineSink* sink, FoldMode fold) {
+Prepared prepare(const Scenario& scenario, FoldMode fold) {
   if (const auto gap = lowering_gap(scenario.job)) {
     throw Unsupported(scenario.file + ": " + *gap);
   }
-  const Cluster cluster(scenario.cluster);
-  if (scenario.job.jitter) return disturbed_forecast(scenario, cluster, sink, fold);
+  Cluster cluster(scenario.cluster);
+  if (scenario.job.jitter) return disturbed(scenario, std::move(cluster), fold);
   Plan plan = plan_of(scenario, cluster, fold);
-  const Result result = run(plan.workload, sink);
-  StepReport report = step_report(scenario.job, cluster, plan, result);
-  return {.report = std::move(report), .workload = std::move(plan.workload)};
+  return {.cluster = std::move(cluster), .plan = std::move(plan), .jitter = {}};
+}
+
+Forecast run_prepared(const Scenario& scenario, const Prepared& prepared, TimelineSink* sink) {
+  Result result = run(prepared.plan.workload, sink);
+  StepReport report = step_report(scenario.job, prepared.cluster, prepared.plan, result);
+  if (prepared.jitter) {
+    report.jitter = prepared.jitter;
+    report.evidence = weakest(report.evidence, prepared.jitter->evidence);
+  }
+  return {.report = std::move(report), .result = std::move(result)};
+}
+
+Forecast forecast(const Scenario& scenario, TimelineSink* sink, FoldMode fold) {
+  return run_prepared(scenario, prepare(scenario, fold), sink);
 }
 
 }  // namespace flopcast

@@ -46,114 +46,94 @@ std::string name_at(const std::vector<std::string>& names, std::size_t index) {
   return index < names.size() ? names[index] : json_text(fmt::format("#{}", index));
 }
 
-class ChromeTraceWriter {
- public:
-  ChromeTraceWriter(const std::filesystem::path& file, const Workload& workload)
-      : file_(file),
-        workload_(workload),
-        labels_(json_texts(workload.labels, "")),
-        wait_labels_(json_texts(workload.labels, "wait: ")),
-        categories_(json_texts(workload.category_names, "")) {}
-
-  void write(const TimelineBuffer& timeline) {
-    file_.write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-    write_names(!timeline.links.empty());
-    for (const Span& span : timeline.spans) write_span(span);
-    for (const MemorySample& sample : timeline.memory) {
-      write_counter(process_of(sample.rank), sample.at, "\"memory\"", "GB",
-                    to_gigabytes(bytes(static_cast<double>(sample.bytes))));
-    }
-    for (const LinkSample& sample : timeline.links) write_link(sample);
-    file_.write("\n]}\n");
-    file_.close();
-  }
-
- private:
-  // Perfetto keeps process 0 and thread 0 for the idle task of a kernel.
-  static std::size_t process_of(RankId rank) { return std::size_t{index_of(rank)} + 1; }
-  static std::size_t thread_of(std::size_t stream) { return stream + 1; }
-  std::size_t link_process() const { return workload_.ranks.size() + 1; }
-
-  void write_event(std::string_view event) {
-    if (!first_) file_.write(",\n");
-    first_ = false;
-    file_.write(event);
-  }
-
-  void write_process(std::size_t process, std::string_view name) {
-    write_event(fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})",
-                            process, json_text(name)));
-    write_event(fmt::format(
-        R"({{"ph":"M","name":"process_sort_index","pid":{},"args":{{"sort_index":{}}}}})", process,
-        process));
-  }
-
-  void write_names(bool with_links) {
-    for (std::size_t row = 0; row < workload_.ranks.size(); ++row) {
-      const Rank& rank = workload_.ranks[row];
-      const std::size_t process = process_of(RankId{static_cast<std::uint32_t>(row)});
-      write_process(process, rank.count > 1 ? fmt::format("{} ({} alike)", rank.name, rank.count)
-                                            : rank.name);
-      for (std::size_t stream = 0; stream < workload_.stream_names.size(); ++stream) {
-        const std::size_t thread = thread_of(stream);
-        write_event(fmt::format(
-            R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})", process,
-            thread, json_text(workload_.stream_names[stream])));
-        write_event(fmt::format(
-            R"({{"ph":"M","name":"thread_sort_index","pid":{},"tid":{},"args":{{"sort_index":{}}}}})",
-            process, thread, thread));
-      }
-    }
-    if (with_links) write_process(link_process(), "links");
-  }
-
-  void write_slice(const Span& span, SimTime from, SimTime to, std::string_view name) {
-    const std::int64_t length = nanoseconds_of(to) - nanoseconds_of(from);
-    if (length <= 0) return;  // nothing to see
-    const std::string category = name_at(categories_, index_of_category(span));
-    write_event(fmt::format(
-        R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"cat":{},"args":{{"category":{}}}}})",
-        process_of(span.rank), thread_of(span.stream), moment_text(from), microseconds_text(length),
-        name, category, category));
-  }
-
-  static std::size_t index_of_category(const Span& span) {
-    return static_cast<std::size_t>(span.category);
-  }
-
-  void write_span(const Span& span) {
-    const std::size_t label = index_of(span.label);
-    write_slice(span, span.begin, span.start, name_at(wait_labels_, label));
-    write_slice(span, span.start, span.end, name_at(labels_, label));
-  }
-
-  void write_counter(std::size_t process, SimTime at, std::string_view name, std::string_view unit,
-                     double value) {
-    write_event(fmt::format(R"({{"ph":"C","pid":{},"ts":{},"name":{},"args":{{"{}":{}}}}})",
-                            process, moment_text(at), name, unit, value));
-  }
-
-  void write_link(const LinkSample& sample) {
-    const std::size_t row = index_of(sample.link);
-    const std::string name = row < workload_.links.size() ? json_text(workload_.links[row].name)
-                                                          : json_text(fmt::format("link {}", row));
-    write_counter(link_process(), sample.at, name, "GB/s",
-                  to_gigabytes_per_second(bytes_per_second(sample.rate)));
-  }
-
-  TraceFile file_;
-  const Workload& workload_;
-  std::vector<std::string> labels_;
-  std::vector<std::string> wait_labels_;
-  std::vector<std::string> categories_;
-  bool first_ = true;
-};
+// Perfetto keeps process 0 and thread 0 for the idle task of a kernel.
+std::size_t process_of(RankId rank) { return std::size_t{index_of(rank)} + 1; }
+std::size_t thread_of(std::size_t stream) { return stream + 1; }
 
 }  // namespace
 
-void write_chrome_trace(const std::filesystem::path& file, const Workload& workload,
-                        const TimelineBuffer& timeline) {
-  ChromeTraceWriter(file, workload).write(timeline);
+ChromeTrace::ChromeTrace(const std::filesystem::path& file, const Workload& workload)
+    : file_(file),
+      workload_(workload),
+      labels_(json_texts(workload.labels, "")),
+      wait_labels_(json_texts(workload.labels, "wait: ")),
+      categories_(json_texts(workload.category_names, "")) {
+  file_.write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+  write_names();
+}
+
+void ChromeTrace::add(const Span& span) {
+  const std::size_t label = index_of(span.label);
+  write_slice(span, span.begin, span.start, name_at(wait_labels_, label));
+  write_slice(span, span.start, span.end, name_at(labels_, label));
+}
+
+void ChromeTrace::add(const MemorySample& sample) {
+  write_counter(process_of(sample.rank), sample.at, "\"memory\"", "GB",
+                to_gigabytes(bytes(static_cast<double>(sample.bytes))));
+}
+
+void ChromeTrace::add(const LinkSample& sample) {
+  if (!links_named_) write_process(link_process(), "links");
+  links_named_ = true;
+  const std::size_t row = index_of(sample.link);
+  const std::string name = row < workload_.links.size() ? json_text(workload_.links[row].name)
+                                                        : json_text(fmt::format("link {}", row));
+  write_counter(link_process(), sample.at, name, "GB/s",
+                to_gigabytes_per_second(bytes_per_second(sample.rate)));
+}
+
+void ChromeTrace::close() {
+  file_.write("\n]}\n");
+  file_.close();
+}
+
+void ChromeTrace::write_event(std::string_view event) {
+  if (!first_) file_.write(",\n");
+  first_ = false;
+  file_.write(event);
+}
+
+void ChromeTrace::write_process(std::size_t process, std::string_view name) {
+  write_event(fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})",
+                          process, json_text(name)));
+  write_event(
+      fmt::format(R"({{"ph":"M","name":"process_sort_index","pid":{},"args":{{"sort_index":{}}}}})",
+                  process, process));
+}
+
+void ChromeTrace::write_names() {
+  for (std::size_t row = 0; row < workload_.ranks.size(); ++row) {
+    const Rank& rank = workload_.ranks[row];
+    const std::size_t process = process_of(RankId{static_cast<std::uint32_t>(row)});
+    write_process(process,
+                  rank.count > 1 ? fmt::format("{} ({} alike)", rank.name, rank.count) : rank.name);
+    for (std::size_t stream = 0; stream < workload_.stream_names.size(); ++stream) {
+      const std::size_t thread = thread_of(stream);
+      write_event(
+          fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
+                      process, thread, json_text(workload_.stream_names[stream])));
+      write_event(fmt::format(
+          R"({{"ph":"M","name":"thread_sort_index","pid":{},"tid":{},"args":{{"sort_index":{}}}}})",
+          process, thread, thread));
+    }
+  }
+}
+
+void ChromeTrace::write_slice(const Span& span, SimTime from, SimTime to, std::string_view name) {
+  const std::int64_t length = nanoseconds_of(to) - nanoseconds_of(from);
+  if (length <= 0) return;  // nothing to see
+  const std::string category = name_at(categories_, static_cast<std::size_t>(span.category));
+  write_event(fmt::format(
+      R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"cat":{},"args":{{"category":{}}}}})",
+      process_of(span.rank), thread_of(span.stream), moment_text(from), microseconds_text(length),
+      name, category, category));
+}
+
+void ChromeTrace::write_counter(std::size_t process, SimTime at, std::string_view name,
+                                std::string_view unit, double value) {
+  write_event(fmt::format(R"({{"ph":"C","pid":{},"ts":{},"name":{},"args":{{"{}":{}}}}})", process,
+                          moment_text(at), name, unit, value));
 }
 
 }  // namespace flopcast

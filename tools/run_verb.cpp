@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "scenarios/forecast.h"
@@ -9,6 +10,7 @@
 #include "tools/choice.h"
 #include "tools/chrome_trace.h"
 #include "tools/output.h"
+#include "tools/rank_report.h"
 #include "tools/report_format.h"
 #include "tools/scenario_options.h"
 #include "tools/verbs.h"
@@ -21,6 +23,7 @@ struct RunOptions {
   std::string format = "table";
   std::optional<std::string> output;
   std::optional<std::string> trace;
+  std::optional<std::string> ranks;
   std::optional<std::string> convention;
   std::string fold = "auto";
 };
@@ -35,26 +38,32 @@ FlopConvention read_convention(std::string_view name) {
   return read_choice<FlopConvention>("--convention", name, kConventions);
 }
 
-StepReport run_scenario(const Scenario& scenario, const std::optional<std::string>& trace,
-                        FoldMode fold) {
-  if (!trace) return forecast(scenario, nullptr, fold).report;
-  TimelineBuffer timeline;
-  Forecast result = forecast(scenario, &timeline, fold);
-  write_chrome_trace(*trace, result.workload, timeline);
-  return std::move(result.report);
+/// Timeline and summaries of ranks go to their files as they come.
+StepReport run_scenario(const Scenario& scenario, const RunOptions& options) {
+  const Prepared prepared = prepare(scenario, read_fold(options.fold));
+  std::optional<ChromeTrace> trace;
+  if (options.trace) trace.emplace(*options.trace, prepared.plan.workload);
+  Forecast forecast = run_prepared(scenario, prepared, trace ? &*trace : nullptr);
+  if (trace) trace->close();
+  if (options.ranks) write_rank_summaries(*options.ranks, prepared.plan, forecast.result);
+  return std::move(forecast.report);
 }
 
 ExitCode run_all(const RunOptions& options) {
   const ReportFormat format = read_report_format(options.format);
-  const FoldMode fold = read_fold(options.fold);
+  read_fold(options.fold);  // before anything runs
   std::optional<FlopConvention> convention;
   if (options.convention) convention = read_convention(*options.convention);
-  if (options.trace && options.scenarios.files.size() > 1) {
-    throw InputError("--trace: one scenario at a time");
+  for (const auto& [name, file] :
+       {std::pair{"--trace", options.trace}, {"--ranks", options.ranks}}) {
+    if (file && options.scenarios.files.size() > 1) {
+      throw InputError(std::string(name) + ": one scenario at a time");
+    }
   }
+  if (options.ranks) check_rank_file(*options.ranks);
   std::vector<Answer> answers;
   for (Scenario& scenario : read_scenarios(options.scenarios)) {
-    StepReport report = run_scenario(scenario, options.trace, fold);
+    StepReport report = run_scenario(scenario, options);
     answers.push_back(answer(std::move(scenario), std::move(report), convention));
   }
   const bool colour = !options.output && terminal_shows_colour();
@@ -72,6 +81,10 @@ Verb add_run_verb(CLI::App& app) {
   verb->add_option("-o,--output", options->output, "Write the report to a file")->type_name("FILE");
   verb->add_option("--trace", options->trace,
                    "Write a timeline for ui.perfetto.dev; compressed as FILE.gz")
+      ->type_name("FILE");
+  verb->add_option(
+          "--ranks", options->ranks,
+          "Write where the time of each simulated rank went; .csv or .json, or .gz of them")
       ->type_name("FILE");
   verb->add_option("--convention", options->convention,
                    "How model FLOPs are counted: megatron, megatron_full, palm or six_n");

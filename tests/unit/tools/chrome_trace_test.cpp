@@ -86,6 +86,15 @@ TimelineBuffer sample_timeline() {
   return timeline;
 }
 
+void write_chrome_trace(const std::filesystem::path& file, const Workload& workload,
+                        const TimelineBuffer& timeline) {
+  ChromeTrace trace(file, workload);
+  for (const Span& span : timeline.spans) trace.add(span);
+  for (const MemorySample& sample : timeline.memory) trace.add(sample);
+  for (const LinkSample& sample : timeline.links) trace.add(sample);
+  trace.close();
+}
+
 json written() {
   const TemporaryFile file("trace.json");
   write_chrome_trace(file.path(), sample_workload(), sample_timeline());

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 using Catch::Matchers::Contains;
@@ -105,6 +106,29 @@ TEST_CASE("report and trace go to files") {
   CHECK(outcome.out.empty());
   CHECK(json::parse(contents(report))["schema_version"] == 1);
   CHECK(json::parse(contents(trace))["traceEvents"].size() > 100);
+}
+
+TEST_CASE("every rank goes to a table and, as it runs, to a timeline") {
+  const TemporaryFolder folder;
+  const fs::path trace = folder / "run.trace.json";
+  const fs::path ranks = folder / "ranks.json";
+  const Outcome outcome =
+      flopcast("run " + kExample + " --set expect={} --format json --fold off" + " --trace '" +
+               trace.string() + "' --ranks '" + ranks.string() + "'");
+  CHECK(outcome.code == 0);
+  const json report = json::parse(outcome.out);
+  const json rows = json::parse(contents(ranks));
+  CHECK(rows.size() == report["question"]["machine"]["gpus"]);
+  for (const json& row : rows) {
+    const double sum = row["compute_s"].get<double>() + row["exposed_s"].get<double>() +
+                       row["waiting_s"].get<double>() + row["idle_s"].get<double>();
+    CHECK(sum == Approx(report["speed"]["step_time_s"].get<double>()).epsilon(1e-9));
+  }
+  std::set<int> processes;
+  for (const json& event : json::parse(contents(trace))["traceEvents"]) {
+    if (event["ph"] == "X") processes.insert(event["pid"].get<int>());
+  }
+  CHECK(processes.size() == rows.size());
 }
 
 TEST_CASE("conventions change MFU") {
@@ -230,6 +254,8 @@ TEST_CASE("wrong input is exit code 2 and says what was meant") {
       {"run " + kExample + " --set expect.step_time.max=12", "a time such as"},
       {"run " + kExample + " --data /", "--data: / holds no catalogue/"},
       {"run " + kExample + " " + kExample + " --trace t.json", "--trace: one scenario at a time"},
+      {"run " + kExample + " " + kExample + " --ranks r.csv", "--ranks: one scenario at a time"},
+      {"run " + kExample + " --ranks r.txt", "ends in .csv or .json, found \"r.txt\""},
       {"check " + kExample + " --fold of", "did you mean \"off\"?"},
       {"check " + kExample + " --format json", "check: unknown option \"--format\""},
   }));
@@ -250,7 +276,7 @@ TEST_CASE("a file with a mistake is named with the line") {
 }
 
 TEST_CASE("what cannot be written is exit code 3") {
-  for (const std::string option : {"-o", "--trace"}) {
+  for (const std::string option : {"-o", "--trace", "--ranks"}) {
     const Outcome outcome = flopcast("run " + kExample + " " + option + " /no/such/folder/x.json");
     CHECK(outcome.code == 3);
     CHECK_THAT(outcome.err,
