@@ -147,6 +147,7 @@ Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks
     workload.programs.push_back(std::move(stage.program));
   }
   plan.evidence = tables.evidence();
+  plan.transfer_kinds = tables.transfer_kinds();
   std::move(tables).finish(workload);
   plan.alike = communicators.alike;
   workload.ranks = rank_rows(communicators, ranks);

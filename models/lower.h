@@ -26,6 +26,7 @@ struct Plan {
   std::vector<int> stage_of;  // pipeline rank, by ProgramId; each has sends and receives of its own
   std::vector<std::array<GroupFacts, kStepGroups>> facts;  // by ProgramId; of groups it has
   std::vector<StageContent> stages;                        // by global stage
+  std::vector<CollectiveKind> transfer_kinds;              // by TransferId
   std::int64_t padded_vocab = 0;
   Flops executed;                                            // of the whole job in one step
   Flops recomputed;                                          // the part of it that is recompute

@@ -33,6 +33,16 @@ constexpr CategoryId id_of(StepCategory category) {
   return CategoryId{static_cast<std::uint16_t>(category)};
 }
 
+/// Where a collective runs as messages (step_network.h), those of its first lane and those of the
+/// lanes beside it have categories of their own: the first's time is that of the collective.
+enum class MessageLane : std::uint16_t { none, first, other };
+inline constexpr std::size_t kMessageLanes = 3;
+
+constexpr CategoryId id_of(StepCategory category, MessageLane lane) {
+  const auto block = static_cast<std::uint16_t>(lane) * kStepCategoryNames.size();
+  return CategoryId{static_cast<std::uint16_t>(block + static_cast<std::uint16_t>(category))};
+}
+
 /// Memory pools of a rank.
 enum class MemoryPool : std::uint16_t { parameters, gradients, optimizer, activations, buffers };
 

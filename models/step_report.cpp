@@ -17,6 +17,16 @@ namespace {
 constexpr Bytes kContextMargin = gigabytes(2);
 constexpr double kFragmentation = 0.03;
 
+/// The category, and those of its messages where collectives run as such.
+std::vector<std::size_t> with_messages(const RankSummary& rank, StepCategory category) {
+  std::vector<std::size_t> places{static_cast<std::size_t>(category)};
+  for (const MessageLane lane : {MessageLane::first, MessageLane::other}) {
+    const auto place = static_cast<std::size_t>(id_of(category, lane));
+    if (place < rank.by_category.size()) places.push_back(place);
+  }
+  return places;
+}
+
 /// Sums over ranks, each as often as it stands for, divided by their number.
 class Means {
  public:
@@ -24,9 +34,15 @@ class Means {
     for (const Rank& rank : plan.workload.ranks) ranks_ += static_cast<double>(rank.count);
   }
 
-  Seconds of(auto member, StepCategory category) const {
+  Seconds of(SimTime CategoryTime::*member, StepCategory category) const {
     return over_ranks([&](const RankSummary& rank) {
-      return to_seconds(rank.by_category[static_cast<std::size_t>(category)].*member);
+      SimTime sum;
+      for (const std::size_t place : with_messages(rank, category)) {
+        // Lanes run side by side: the first one's time is the collective's.
+        const bool beside = place >= 2 * kStepCategoryNames.size();
+        if (!beside || member != &CategoryTime::busy) sum += rank.by_category[place].*member;
+      }
+      return to_seconds(sum);
     });
   }
   Seconds idle() const {
@@ -35,7 +51,9 @@ class Means {
   Bytes sent(StepCategory category) const {
     double sum = 0;
     for (std::size_t i = 0; i < result_.ranks.size(); ++i) {
-      sum += weight(i) * result_.ranks[i].bytes_by_category[static_cast<std::size_t>(category)];
+      for (const std::size_t place : with_messages(result_.ranks[i], category)) {
+        sum += weight(i) * result_.ranks[i].bytes_by_category[place];
+      }
     }
     return bytes(sum);
   }

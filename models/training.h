@@ -156,11 +156,18 @@ struct Training {
   Framework framework;
 };
 
+/// How collectives are simulated.
+enum class NetworkDetail : std::uint8_t {
+  fluid,  // one activity each, which loads all its links at once
+  steps,  // as the messages of their algorithm (models/step_network.h)
+};
+
 struct Job {
   Transformer model;
   Layout layout;
   Training training;
   std::optional<StepJitter> jitter{};  // of the GPUs that it runs on
+  NetworkDetail network = NetworkDetail::fluid;
 };
 
 }  // namespace flopcast

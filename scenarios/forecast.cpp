@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/step_network.h"
 #include "sim/engine.h"
 #include "sim/errors.h"
 #include "sim/fold.h"
@@ -13,12 +14,15 @@ namespace flopcast {
 namespace {
 
 Plan plan_of_all(const Scenario& scenario, const Cluster& cluster) {
-  return lower(scenario.job, cluster, scenario.profile, Ranks::all);
+  Plan plan = lower(scenario.job, cluster, scenario.profile, Ranks::all);
+  if (scenario.job.network == NetworkDetail::fluid) return plan;
+  if (const auto gap = step_network_gap(plan)) throw Unsupported(scenario.file + ": " + *gap);
+  return with_step_network(std::move(plan), cluster);
 }
 
 Plan plan_of(const Scenario& scenario, const Cluster& cluster, FoldMode fold) {
   if (fold == FoldMode::off) return plan_of_all(scenario, cluster);
-  if (routing_differs(scenario.job)) {
+  if (scenario.job.network == NetworkDetail::steps || routing_differs(scenario.job)) {
     return folded(plan_of_all(scenario, cluster));
   }
   Plan plan = lower(scenario.job, cluster, scenario.profile, Ranks::by_stage);

@@ -9,6 +9,8 @@
 namespace flopcast {
 namespace {
 
+constexpr Choice<NetworkDetail> kNetworks[] = {{"fluid", NetworkDetail::fluid},
+                                               {"steps", NetworkDetail::steps}};
 constexpr Choice<Mark> kMarks[] = {{"fit", Mark::fit}, {"test", Mark::test}};
 
 /// The node that a dotted key such as "parallel.tp" names, or the nearest one above it.
@@ -121,6 +123,9 @@ Scenario read_scenario_document(const Document& document, ShippedData& data) {
   scenario.job.training.framework = read_framework(root.find("framework"));
   scenario.expect = read_expectations(root.find("expect"));
   scenario.profile = choose_profile(root.find("profile"), root, scenario.cluster.system.gpu, data);
+  if (const auto network = root.find("network")) {
+    scenario.job.network = network->at("model").one_of(kNetworks);
+  }
   scenario.job.jitter = read_jitter(root.find("jitter"), scenario.profile);
   root.finish();
   check_precision(root, scenario);

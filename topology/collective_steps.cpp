@@ -26,24 +26,6 @@ void set_programs(StepBuilder& builder, Program program) {
 
 // --- Ring ---------------------------------------------------------------------------------------
 
-/// Channel k of a ring enters one domain at member k and leaves it at k - 1; the next domain runs
-/// the other way round, so that each crossing stays on its rail (but the last of an odd number).
-std::vector<Place> ring_successors(const StepBuilder& builder, Place channel) {
-  std::vector<Place> order;
-  for (Place domain = 0; domain < builder.domains(); ++domain) {
-    const Place size = builder.domain_size(domain);
-    for (Place i = 0; i < size; ++i) {
-      const Place step = domain % 2 == 0 ? i : size - 1 - i;
-      order.push_back(builder.first(domain) + (channel + step) % size);
-    }
-  }
-  std::vector<Place> successors(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    successors[order[i]] = order[(i + 1) % order.size()];
-  }
-  return successors;
-}
-
 /// Each channel cuts its part into one piece per rank. In each step a rank passes on the piece that
 /// it received in the step before: n - 1 steps to reduce or to gather, twice as many for both.
 /// Source: Patarasuk and Yuan, J. Parallel Distrib. Comput. 69(2), 2009.
@@ -54,7 +36,7 @@ void add_ring(const CollectiveSteps& spec, StepBuilder& builder) {
       builder.add_transfer(spec.size / spec.channels / spec.chunks / static_cast<double>(ranks));
   Program program;
   for (Place channel = 0; channel < count(spec.channels); ++channel) {
-    builder.connect_all(ring_successors(builder, channel));
+    builder.connect_all(ring_successors(builder.places(), channel));
     StepStream stream = add_stream(program);
     const auto to_next = static_cast<std::uint16_t>(2 * channel);
     const auto from_previous = static_cast<std::uint16_t>(2 * channel + 1);

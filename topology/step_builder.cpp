@@ -1,11 +1,9 @@
 #include "topology/step_builder.h"
 
-#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "sim/check.h"
-#include "topology/group_load.h"
 
 namespace flopcast {
 
@@ -15,13 +13,9 @@ StepBuilder::StepBuilder(const Cluster& cluster, std::span<const GpuId> gpus,
       steps_(steps),
       network_(network),
       first_rank_(static_cast<std::uint32_t>(network.ranks.size())),
-      first_{0} {
-  for (const std::vector<GpuId>& domain : members_by_domain(cluster, gpus)) {
-    gpus_.insert(gpus_.end(), domain.begin(), domain.end());
-    first_.push_back(static_cast<Place>(gpus_.size()));
-  }
-  network_.ranks.reserve(network_.ranks.size() + gpus_.size());
-  for (const GpuId gpu : gpus_) {
+      places_(cluster, gpus) {
+  network_.ranks.reserve(network_.ranks.size() + places_.members());
+  for (const GpuId gpu : places_.gpus()) {
     network_.ranks.push_back({.name = cluster.name_of(DeviceId{index_of(gpu)})});
   }
 }
@@ -49,14 +43,9 @@ std::uint16_t StepBuilder::add_slot(Place place, GroupId group) {
 }
 
 GroupId StepBuilder::add_pair(Place from, Place to) {
-  route_.clear();
-  cluster_.append_route(gpus_[from], gpus_[to], route_);
-  std::vector<LinkLoad> loads;
-  loads.reserve(route_.size());
-  for (const LinkId link : route_) loads.push_back({link, 1});
   Group& pair = network_.groups.emplace_back();
   pair.members = {RankId{first_rank_ + from}, RankId{first_rank_ + to}};
-  pair.loads.push_back(std::move(loads));
+  pair.loads.push_back(route_loads(cluster_, places_.gpu(from), places_.gpu(to)));
   return GroupId{static_cast<std::uint32_t>(network_.groups.size() - 1)};
 }
 

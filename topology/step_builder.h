@@ -8,22 +8,20 @@
 #include <vector>
 
 #include "topology/collective_steps.h"
+#include "topology/ring_order.h"
 
 namespace flopcast {
-
-/// Number of a member within its group, domain by domain.
-using Place = std::uint32_t;
 
 class StepBuilder {
  public:
   StepBuilder(const Cluster& cluster, std::span<const GpuId> gpus, const CollectiveSteps& steps,
               Workload& network);
 
-  Place members() const { return static_cast<Place>(gpus_.size()); }
-  /// Domain d holds places first(d) to first(d + 1).
-  Place domains() const { return static_cast<Place>(first_.size() - 1); }
-  Place first(Place domain) const { return first_[domain]; }
-  Place domain_size(Place domain) const { return first_[domain + 1] - first_[domain]; }
+  const GroupPlaces& places() const { return places_; }
+  Place members() const { return places_.members(); }
+  Place domains() const { return places_.domains(); }
+  Place first(Place domain) const { return places_.first(domain); }
+  Place domain_size(Place domain) const { return places_.domain_size(domain); }
 
   TransferId add_transfer(Bytes size);
   ProgramId add_program(Program program);
@@ -47,9 +45,7 @@ class StepBuilder {
   const CollectiveSteps& steps_;
   Workload& network_;
   std::uint32_t first_rank_;
-  std::vector<GpuId> gpus_;  // by Place
-  std::vector<Place> first_;
-  std::vector<LinkId> route_;
+  GroupPlaces places_;
 };
 
 /// Ops of one stream; category and label are the same for all.

@@ -1,0 +1,174 @@
+// Whole training steps with collectives as messages: against the fluid model, and what is the same
+// by construction.
+
+#include "models/step_network.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <string>
+
+#include "models/operator_timing.h"
+#include "models/step_report.h"
+#include "simple_machine.h"
+
+using namespace flopcast;
+using namespace flopcast::test;
+
+namespace {
+
+struct Machine {
+  int gpus = 4;  // per node
+  int nodes = 4;
+  int nics = 4;  // per node
+  FabricKind fabric = FabricKind::rail_optimized;
+  double oversubscription = 1;
+};
+
+Cluster cluster_of(const Machine& machine) {
+  ClusterSpec spec = simple_cluster(machine.gpus, gigabytes_per_second(100));
+  spec.system.gpu.pcie = gigabytes_per_second(50);
+  spec.system.gpu.peak_dense[static_cast<std::size_t>(DataType::bf16)] = teraflops_per_second(1);
+  spec.system.nics = machine.nics;
+  spec.system.nic_bandwidth = gigabytes_per_second(10);
+  spec.nodes = machine.nodes;
+  spec.fabric = {
+      .kind = machine.fabric, .switch_ports = 16, .oversubscription = machine.oversubscription};
+  return Cluster(spec);
+}
+
+/// Small kernels and wide layers, so that communication is what the step takes.
+Job job_of(const ParallelGrid& grid) {
+  Job job;
+  job.model.layers = 4;
+  job.model.hidden = 512;
+  job.model.heads = 8;
+  job.model.kv_heads = 8;
+  job.model.head_dim = 64;
+  job.model.ffn = 2048;
+  job.model.vocab = 4096;
+  job.layout.grid = grid;
+  job.layout.zero = 1;
+  job.layout.sequence_parallel = grid.tp > 1;
+  job.training.batch = {.sequence = 1024, .micro_batch = 1, .global_batch = 4 * grid.dp};
+  job.training.framework.host_per_operator = seconds(0);
+  return job;
+}
+
+Profile profile() { return simple_profile({.collective_latency = microseconds(5)}); }
+
+StepReport report_of(const Job& job, const Cluster& cluster, NetworkDetail network) {
+  Plan plan = lower(job, cluster, profile(), Ranks::all);
+  if (network == NetworkDetail::steps) {
+    const auto gap = step_network_gap(plan);
+    INFO(gap.value_or(""));
+    REQUIRE_FALSE(gap);
+    plan = with_step_network(std::move(plan), cluster);
+  }
+  const Result all = run(plan.workload);
+  const Plan classes = folded(plan);
+  CHECK(to_seconds(run(classes.workload).makespan) / to_seconds(all.makespan) ==
+        Approx(1).epsilon(1e-9));
+  return step_report(job, cluster, plan, all);
+}
+
+void compare(const Job& job, const Machine& machine, double tolerance) {
+  const Cluster cluster = cluster_of(machine);
+  const StepReport fluid = report_of(job, cluster, NetworkDetail::fluid);
+  const StepReport steps = report_of(job, cluster, NetworkDetail::steps);
+  CHECK(fluid.step / steps.step == Approx(1).margin(tolerance));
+  REQUIRE(fluid.communication.size() == steps.communication.size());
+  Seconds standing;
+  for (std::size_t i = 0; i < fluid.communication.size(); ++i) {
+    const CommunicationShare& a = fluid.communication[i];
+    const CommunicationShare& b = steps.communication[i];
+    CAPTURE(a.name);
+    CHECK(b.sent / a.sent == Approx(1).epsilon(1e-9));
+    CHECK(b.calls == a.calls);
+    standing += a.exposed;
+  }
+  CHECK(standing > 0.2 * fluid.step);  // else nothing is compared
+}
+
+}  // namespace
+
+TEST_CASE("a step's fluid = its messages within 3 % where nothing shares a link") {
+  SECTION("tensor parallel in a node, data parallel over rails") {
+    compare(job_of({.tp = 4, .dp = 4}), {}, 0.03);
+  }
+  SECTION("data parallel over rings of whole nodes") { compare(job_of({.dp = 16}), {}, 0.03); }
+  SECTION("parameters gathered layer by layer") {
+    Job job = job_of({.dp = 16});
+    job.training.framework = *framework_preset("fsdp2");
+    job.training.framework.host_per_operator = seconds(0);
+    job.layout.zero = 3;
+    compare(job, {}, 0.03);
+  }
+  SECTION("a pipeline") { compare(job_of({.tp = 4, .dp = 2, .pp = 2}), {}, 0.03); }
+  SECTION("a ring of keys and values") { compare(job_of({.cp = 4, .dp = 4}), {}, 0.03); }
+  SECTION("experts in every node") {
+    Job job = job_of({.ep = 4, .dp = 16});
+    job.model.moe = MixtureOfExperts{.experts = 8, .top_k = 2, .expert_ffn = 1024};
+    compare(job, {}, 0.03);
+  }
+}
+
+TEST_CASE("a step's fluid = its messages within 10 % where groups share links") {
+  SECTION("data parallel groups of a node that share a card") {
+    compare(job_of({.tp = 4, .dp = 4}), {.nics = 1}, 0.1);
+  }
+  SECTION("an oversubscribed fat tree") {
+    compare(
+        job_of({.tp = 2, .dp = 16}),
+        {.gpus = 2, .nodes = 16, .nics = 2, .fabric = FabricKind::fat_tree, .oversubscription = 2},
+        0.1);
+  }
+  SECTION("experts over nodes") {
+    Job job = job_of({.ep = 16, .dp = 16});
+    job.model.moe = MixtureOfExperts{.experts = 16, .top_k = 2, .expert_ffn = 1024};
+    compare(job, {.fabric = FabricKind::fat_tree, .oversubscription = 2}, 0.1);
+  }
+}
+
+// A ring of n ranks: each sends n - 1 pieces to scatter and n - 1 to gather, in each channel.
+TEST_CASE("a ring's messages are counted by hand") {
+  Job job = job_of({.dp = 4});
+  job.training.overlap_grad_reduce = job.training.overlap_param_gather = false;
+  const Cluster cluster = cluster_of({.gpus = 1, .nodes = 4, .nics = 1});
+  const Plan before = lower(job, cluster, profile(), Ranks::all);
+  std::size_t collectives = 0;
+  for (const Op& op : before.workload.programs[0].streams[index_of(StepStream::data)]) {
+    const bool ring = op.slot == static_cast<std::uint16_t>(StepGroup::data);
+    if (op.kind == OpKind::collective && ring) ++collectives;
+  }
+  REQUIRE(collectives > 0);
+  const Plan after = with_step_network(before, cluster);
+  std::size_t sends = 0;
+  std::size_t receives = 0;
+  for (const auto& stream : after.workload.programs[0].streams) {
+    for (const Op& op : stream) {
+      if (op.kind == OpKind::send) ++sends;
+      if (op.kind == OpKind::recv) ++receives;
+    }
+  }
+  CHECK(sends == 3 * collectives);
+  CHECK(receives == sends);
+}
+
+TEST_CASE("what has no form as messages is refused by name") {
+  Job job = job_of({.tp = 4, .dp = 4});
+  job.layout.zero = 0;
+  job.layout.sequence_parallel = false;
+  Profile machine = profile();
+  machine.network.domain = machine.network.network = {
+      .base = microseconds(5), .hop = {}, .efficiency = 0.5, .ramp = 0, .provenance = {}};
+  const Cluster cluster = cluster_of({});
+  const auto gap = step_network_gap(lower(job, cluster, machine, Ranks::all));
+  REQUIRE(gap);
+  CHECK(gap->find("all_reduce by trees") != std::string::npos);
+
+  machine.network.switch_reduction = SwitchReduction{.domain = fixed_latency(microseconds(1)),
+                                                     .tree = fixed_latency(microseconds(50))};
+  const auto other = step_network_gap(lower(job, cluster, machine, Ranks::all));
+  REQUIRE(other);
+  CHECK(other->find("all_reduce that the NVLink switch reduces") != std::string::npos);
+}
