@@ -125,7 +125,8 @@ TEST_CASE("every rank goes to a table and, as it runs, to a timeline") {
     CHECK(sum == Approx(report["speed"]["step_time_s"].get<double>()).epsilon(1e-9));
   }
   std::set<int> processes;
-  for (const json& event : json::parse(contents(trace))["traceEvents"]) {
+  const json timeline = json::parse(contents(trace));
+  for (const json& event : timeline["traceEvents"]) {
     if (event["ph"] == "X") processes.insert(event["pid"].get<int>());
   }
   CHECK(processes.size() == rows.size());
