@@ -8,6 +8,7 @@
 #include "tools/answer.h"
 #include "tools/choice.h"
 #include "tools/chrome_trace.h"
+#include "tools/data_folders.h"
 #include "tools/output.h"
 #include "tools/report_format.h"
 #include "tools/scenario_options.h"
@@ -52,10 +53,14 @@ ExitCode run_all(const RunOptions& options) {
   if (options.trace && options.scenarios.files.size() > 1) {
     throw InputError("--trace: one scenario at a time");
   }
+  const auto bands =
+      read_error_bands(error_bands_file(find_data_folders(options.scenarios.data).catalogue));
   std::vector<Answer> answers;
   for (Scenario& scenario : read_scenarios(options.scenarios)) {
     StepReport report = run_scenario(scenario, options.trace, fold);
-    answers.push_back(answer(std::move(scenario), std::move(report), convention));
+    Answer& found =
+        answers.emplace_back(answer(std::move(scenario), std::move(report), convention));
+    found.band = band_of(bands, found.scenario.job);
   }
   const bool colour = !options.output && terminal_shows_colour();
   write_output(options.output, render(format, answers, colour));
