@@ -50,8 +50,8 @@ Candidate ring(const NetworkModel& model, Bytes sent, GroupShape shape, const Ne
   const Seconds outside = sent / (path.network * network.efficiency);
   const double outer_steps = rounds * (shape.nodes - 1);
   const double inner_steps = rounds * (shape.ranks() - shape.nodes);
-  const Seconds latency =
-      network.base + inner_steps * domain.hop + outer_steps * (network.hop + path.network_hop);
+  const Seconds latency = network.base + inner_steps * domain.hop +
+                          outer_steps * (network.hop + path.hop_between_nodes());
   const Seconds transfer =
       shape.ranks_per_node > 1 ? in_series(inside, outside, model.hardness) : outside;
   return ramped(latency, transfer, network.ramp, evidence_of(domain, network));
@@ -77,7 +77,7 @@ Candidate tree(const NetworkModel& model, Bytes size, GroupShape shape, const Ne
   const TierParameters& levels = model.tree;
   const Seconds latency =
       levels.base + 2.0 * ((shape.ranks_per_node - 1) * model.domain.hop +
-                           tree_levels(shape.nodes) * (levels.hop + path.network_hop));
+                           tree_levels(shape.nodes) * (levels.hop + path.hop_between_nodes()));
   const Seconds outside = tree_factor(shape.nodes) * size / (path.network * levels.efficiency);
   constexpr double kChain = 0.85;
   const Seconds inside = 2.0 * size / (path.domain * (kChain * model.domain.efficiency));
@@ -97,7 +97,7 @@ Candidate switch_reduction(const NetworkModel& model, Bytes size, GroupShape sha
   }
   const TierParameters& levels = nvls.tree;
   const Seconds latency =
-      levels.base + 2.0 * tree_levels(shape.nodes) * (levels.hop + path.network_hop);
+      levels.base + 2.0 * tree_levels(shape.nodes) * (levels.hop + path.hop_between_nodes());
   const Seconds outside = tree_factor(shape.nodes) * size / (path.network * levels.efficiency);
   return ramped(latency, in_series(inside, outside, model.hardness), levels.ramp,
                 evidence_of(nvls.domain, levels));
@@ -134,7 +134,7 @@ Candidate all_to_all(const NetworkModel& model, Bytes size, GroupShape shape,
   }
   const TierParameters& network = model.direct_network;
   const Seconds outside = (n - g) / n * g * size / (path.network * network.efficiency);
-  return ramped(network.base + path.network_hop + (n - 1) * network.hop,
+  return ramped(network.base + path.hop_between_nodes() + (n - 1) * network.hop,
                 in_series(inside, outside, model.hardness), network.ramp,
                 evidence_of(model.direct, network));
 }
@@ -146,8 +146,8 @@ Candidate pair(const NetworkModel& model, Bytes size, GroupShape shape, const Ne
                   tier.provenance.evidence);
   }
   const TierParameters& tier = model.pair_network;
-  return ramped(tier.base + path.network_hop, size / (path.network * tier.efficiency), tier.ramp,
-                tier.provenance.evidence);
+  return ramped(tier.base + path.hop_between_nodes(), size / (path.network * tier.efficiency),
+                tier.ramp, tier.provenance.evidence);
 }
 
 // A fit speaks of the kinds it saw, inside a node or across nodes; of the others the tiers know

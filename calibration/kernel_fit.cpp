@@ -33,14 +33,14 @@ bool fits(const AttentionSample& sample) {
   return std::min(s.queries, s.keys) >= kLeastTokens && s.batch * s.heads >= kLeastHeads;
 }
 
-bool fits(const MemorySample& sample) { return sample.moved >= kLeastMoved; }
+bool fits(const MemoryKernelSample& sample) { return sample.moved >= kLeastMoved; }
 bool fits(const ExpertSample& sample) { return sample.shape.tokens >= kLeastTokens; }
 
 std::string key(const GemmSample& s) { return "gemm " + std::string(to_text(s.type)); }
 std::string key(const AttentionSample& s) {
   return "attention " + std::string(to_text(s.pass)) + " " + std::to_string(s.shape.qk_dim);
 }
-std::string key(const MemorySample& s) { return "memory " + std::string(to_text(s.kernel)); }
+std::string key(const MemoryKernelSample& s) { return "memory " + std::string(to_text(s.kernel)); }
 std::string key(const ExpertSample& s) { return "expert layer " + std::string(to_text(s.type)); }
 
 template <class S>
@@ -103,7 +103,7 @@ TimeOfSample before(const Profile& profile, const std::vector<AttentionSample>& 
     return attention_time(profile, DataType::bf16, samples[i].shape, samples[i].pass).time;
   };
 }
-TimeOfSample before(const Profile& profile, const std::vector<MemorySample>& samples) {
+TimeOfSample before(const Profile& profile, const std::vector<MemoryKernelSample>& samples) {
   return [&profile, &samples](std::size_t i) {
     return memory_time(profile, samples[i].kernel, samples[i].moved).time;
   };
@@ -245,7 +245,7 @@ class KernelFitter {
     out_.attention.back().provenance = fitted_provenance(samples_, row);
   }
 
-  void fit(const std::string& op, const std::vector<MemorySample>& group) {
+  void fit(const std::string& op, const std::vector<MemoryKernelSample>& group) {
     const MemoryKernel kernel = group.front().kernel;
     FittedForm form = form_of(op, group);
     form.names = {"efficiency", "t0 (us)"};

@@ -30,7 +30,7 @@ bool held_back(const AttentionSample& sample) {
   return chosen({s.batch, s.heads, s.queries, s.keys, s.qk_dim, s.v_dim});
 }
 
-bool held_back(const MemorySample& sample) {
+bool held_back(const MemoryKernelSample& sample) {
   return chosen({static_cast<std::int64_t>(sample.moved.value)});
 }
 

@@ -24,7 +24,7 @@ struct AttentionSample {
   Seconds time;
 };
 
-struct MemorySample {
+struct MemoryKernelSample {
   MemoryKernel kernel{};
   Bytes moved;
   Seconds time;
@@ -42,7 +42,7 @@ struct KernelSamples {
   std::string source;  // where the times are from
   std::vector<GemmSample> gemm;
   std::vector<AttentionSample> attention;
-  std::vector<MemorySample> memory;
+  std::vector<MemoryKernelSample> memory;
   std::vector<ExpertSample> experts;
 };
 
@@ -50,7 +50,7 @@ struct KernelSamples {
 /// computed, so that repetitions of one shape never stand on both sides.
 bool held_back(const GemmSample& sample);
 bool held_back(const AttentionSample& sample);
-bool held_back(const MemorySample& sample);
+bool held_back(const MemoryKernelSample& sample);
 bool held_back(const ExpertSample& sample);
 
 }  // namespace flopcast

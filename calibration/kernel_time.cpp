@@ -114,6 +114,20 @@ DataType attention_type(DataType type) {
   return type;
 }
 
+/// The curve of a pass and kernel whose head dimension is nearest; null where there is none.
+const AttentionCurve* nearest_curve(const Profile& profile, std::int64_t head_dim,
+                                    AttentionPass pass, AttentionKernel kernel) {
+  const auto distance = [head_dim](const AttentionCurve& curve) {
+    return std::abs(static_cast<double>(head_dim - curve.head_dim));
+  };
+  const AttentionCurve* nearest = nullptr;
+  for (const AttentionCurve& curve : profile.attention) {
+    if (curve.pass != pass || curve.kernel != kernel) continue;
+    if (nearest == nullptr || distance(curve) < distance(*nearest)) nearest = &curve;
+  }
+  return nearest;
+}
+
 }  // namespace
 
 Flops attention_flops(const AttentionShape& shape, AttentionPass pass) {
@@ -158,19 +172,13 @@ TimeEstimate gemm_time(const Profile& profile, DataType type, const GemmShape& s
 }
 
 TimeEstimate attention_time(const Profile& profile, DataType type, const AttentionShape& shape,
-                            AttentionPass pass) {
+                            AttentionPass pass, AttentionKernel kernel) {
   const auto& preferred = profile.peak_dense[index_of(attention_type(type))];
   const auto& peak = preferred ? preferred : profile.peak_dense[index_of(type)];
   FLOPCAST_CHECK(peak, "the reader refuses precisions that a profile lacks");
-  const AttentionCurve* nearest = nullptr;
-  const auto distance = [&shape](const AttentionCurve& curve) {
-    return std::abs(static_cast<double>(shape.qk_dim - curve.head_dim));
-  };
-  for (const AttentionCurve& curve : profile.attention) {
-    if (curve.pass == pass && (nearest == nullptr || distance(curve) < distance(*nearest))) {
-      nearest = &curve;
-    }
-  }
+  const AttentionCurve* nearest = nearest_curve(profile, shape.qk_dim, pass, kernel);
+  const bool borrowed = nearest == nullptr;
+  if (borrowed) nearest = nearest_curve(profile, shape.qk_dim, pass, AttentionKernel::newest);
   FLOPCAST_CHECK(nearest != nullptr, "the reader wants a curve of each pass");
   const Flops work = attention_flops(shape, pass);
   if (work.value <= 0) {
@@ -179,8 +187,9 @@ TimeEstimate attention_time(const Profile& profile, DataType type, const Attenti
   const double visible = static_cast<double>(shape.keys) * (shape.causal ? 0.5 : 1.0);
   const double saturation = 1 + nearest->s0 / visible;
   const FlopsPerSecond rate = *peak * (nearest->eff_inf * profile.level);
+  const Evidence own = borrowed ? Evidence::assumed : nearest->provenance.evidence;
   return {.time = work * saturation / rate + nearest->t0,
-          .evidence = weakest(nearest->provenance.evidence, profile.level_provenance.evidence)};
+          .evidence = weakest(own, profile.level_provenance.evidence)};
 }
 
 TimeEstimate memory_time(const Profile& profile, MemoryKernel kernel, Bytes moved) {

@@ -44,11 +44,20 @@ struct GemmCurve {
 
 enum class AttentionPass : std::uint8_t { forward, backward };
 
+/// Which generation of fused kernels computes attention; oldest first.
+enum class AttentionKernel : std::uint8_t {
+  flash1,  // FlashAttention of 2022 and its Triton version (Dao et al., 2205.14135)
+  flash2,  // FlashAttention-2 (Dao, 2307.08691), torch's scaled_dot_product_attention on Hopper
+  newest,  // the best that the GPU has: cuDNN or FlashAttention-3 on Hopper, 2 on Ampere
+};
+inline constexpr std::size_t kAttentionKernels = 3;
+
 /// Fused attention: time = flops * (1 + s0 / s) / (peak * eff_inf) + t0, s the keys that a query
 /// sees in the mean: all of them, or half under a causal mask.
 struct AttentionCurve {
   int head_dim = 128;
   AttentionPass pass = AttentionPass::forward;
+  AttentionKernel kernel = AttentionKernel::newest;
   double eff_inf = 0;
   double s0 = 0;  // tokens
   Seconds t0;
@@ -204,9 +213,10 @@ bool has_gemm(const Profile& profile, DataType type);
 /// A type without a curve borrows one: fp16, tf32 and fp32 that of bf16, block-scaled formats that
 /// of fp8; the answer is then assumed. Requires has_gemm.
 TimeEstimate gemm_time(const Profile& profile, DataType type, const GemmShape& shape);
-/// By the curve of the nearest head dimension; 8-bit and 4-bit models compute attention in bf16.
+/// By the curve of the nearest head dimension; 8-bit and 4-bit models compute attention in bf16. Of
+/// a kernel without curves those of the newest are taken, and the answer is assumed.
 TimeEstimate attention_time(const Profile& profile, DataType type, const AttentionShape& shape,
-                            AttentionPass pass);
+                            AttentionPass pass, AttentionKernel kernel = AttentionKernel::newest);
 TimeEstimate memory_time(const Profile& profile, MemoryKernel kernel, Bytes moved);
 
 /// A collective alone on the machine: latency, then `sent` bytes per rank at `rate`.

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "models/operator_list.h"
+#include "models/pointwise_traffic.h"
 
 // Attention of one layer, plain and latent, and how context parallelism splits its core.
 
@@ -141,13 +142,13 @@ void exchanged_attention(OperatorList& list, const OperatorContext& context, Att
 
 }  // namespace
 
-/// Queries and keys, read and written.
 void rotary(OperatorList& list, const OperatorContext& context) {
   const Transformer& model = context.model;
   if (model.positions != PositionKind::rotary) return;
   const std::int64_t kv_heads = model.mla ? model.heads : model.kv_heads;
   const double width = static_cast<double>((model.heads + kv_heads) * model.qk_dim());
-  list.memory("rotary", MemoryKernel::rotary, context.tokens(), 2 * width / context.layout.grid.tp);
+  list.memory("rotary", MemoryKernel::rotary, context.tokens(),
+              rotary_traffic(context.training.framework) * width / context.layout.grid.tp);
 }
 
 namespace {
@@ -228,7 +229,8 @@ void latent_up_forward(OperatorList& list, const OperatorContext& context) {
 
 void core_attention(OperatorList& list, const OperatorContext& context, std::int64_t layer,
                     AttentionPass pass) {
-  const AttentionCall call{attention_shape(context, layer), pass};
+  const AttentionCall call{attention_shape(context, layer), pass,
+                           context.training.framework.attention_kernel};
   if (context.layout.grid.cp > 1) {
     switch (context.layout.context) {
       case ContextKind::ring: ring_attention(list, context, call); return;

@@ -159,7 +159,7 @@ void exchange_counts(OperatorList& list, const OperatorContext& context) {
 void activation(OperatorList& list, const OperatorContext& context, AttentionPass pass) {
   const ExpertWork work = expert_work(context);
   list.memory("activation", MemoryKernel::elementwise, work.tokens.held,
-              activation_elements(context.model, work.width, pass));
+              activation_elements(context, work.width, pass));
 }
 
 void add_shared(OperatorList& list, const OperatorContext& context) {

@@ -53,13 +53,15 @@ Framework nemo() {
 }
 
 /// PyTorch tensor parallel and DDP: gathered inputs are kept, buckets by bytes.
-/// Source: PyTorch 2.14.1, torch.distributed.tensor.parallel, DistributedDataParallel.
+/// scaled_dot_product_attention prefers FlashAttention-2 up to Hopper. Source: PyTorch 2.14.1,
+/// torch.distributed.tensor.parallel, DistributedDataParallel; torchtitan, models/attention.py.
 Framework torch_ddp() {
   Framework framework = megatron();
   framework.name = "torch-ddp";
   framework.regather_in_backward = false;
   framework.ddp_buckets = true;
   framework.align_grad_reduce = false;
+  framework.attention_kernel = AttentionKernel::flash2;
   return framework;
 }
 
@@ -80,27 +82,35 @@ Framework fsdp2() {
   framework.keeps_fp32_parameters = true;
   framework.fresh_gradients = true;
   framework.vocab_divisor = 1;
+  framework.eager_kernels = true;
+  framework.fused_optimizer = false;
   return framework;
 }
 
 /// FSDP1 with a wrapped module for each layer and the rest in the root: flat parameters, which need
-/// no copies. Source: PyTorch 2.14.1, torch/distributed/fsdp/_runtime_utils.py
-/// (_should_free_in_backward: SHARD_GRAD_OP keeps parameters under no_sync), limit_all_gathers.
+/// no copies where they are gathered; the gradient of their views is a concatenation, and is
+/// divided by the root of the number of ranks before its reduction, by the rest after it (read and
+/// written, twice). Source: PyTorch 2.14.1, torch/distributed/fsdp/_runtime_utils.py
+/// (_should_free_in_backward: SHARD_GRAD_OP keeps parameters under no_sync; _div_if_needed),
+/// limit_all_gathers; _flat_param.py, _get_unflat_views.
 Framework fsdp1() {
   Framework framework = fsdp2();
   framework.name = "fsdp1";
   framework.shards_ends_apart = false;
   framework.copies_gathered = false;
+  framework.flat_gradients = true;
   framework.keeps_unreduced_gathered = true;
   return framework;
 }
 
 /// Composer and llm-foundry: FSDP1, which reduces after every micro-batch since Composer's no_sync
 /// is for DDP only. Sources: composer, distributed/dist_strategy.py, ddp_sync_context; llm-foundry,
-/// scripts/train/benchmarking.
+/// scripts/train/benchmarking: submit_benchmarks.py asks for the Triton kernels of FlashAttention
+/// where nothing else is said.
 Framework mosaicml() {
   Framework framework = fsdp1();
   framework.name = "mosaicml";
+  framework.attention_kernel = AttentionKernel::flash1;
   return framework;
 }
 

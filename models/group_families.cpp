@@ -43,6 +43,7 @@ GroupFacts group_facts(const Cluster& cluster, std::span<const GpuId> gpus,
   facts.path.domain = system.node_link == NodeLink::pcie ? system.gpu.pcie : system.gpu.nvlink;
   facts.path.network = node_bandwidth(cluster, gpus);
   facts.path.network_hop = network_latency(cluster, gpus);
+  if (facts.shape.nodes > 1) facts.path.card_latency = message_latency(system.network);
   double nvlink = 1;
   double nic = 1;
   for (const LinkLoad& load : loads) {

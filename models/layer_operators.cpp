@@ -1,6 +1,7 @@
 #include "models/layer_operators.h"
 
 #include "models/operator_list.h"
+#include "models/pointwise_traffic.h"
 
 // Operators of one layer as Megatron-Core issues them with its fused kernels.
 
@@ -20,27 +21,23 @@ GemmShape fc2_shape(const OperatorContext& context, std::int64_t ffn) {
 
 }  // namespace
 
-/// Forward: gate and up read, product written (or one read, one written); backward: those and the
-/// gradient read, one gradient for each input written.
-double activation_elements(const Transformer& model, std::int64_t width, AttentionPass pass) {
-  const double ffn = static_cast<double>(width);
-  if (pass == AttentionPass::forward) return (model.gated_mlp ? 3 : 2) * ffn;
-  return (model.gated_mlp ? 5 : 3) * ffn;
+double activation_elements(const OperatorContext& context, std::int64_t width, AttentionPass pass) {
+  const PointwiseTraffic moved = activation_traffic(context.model, context.training.framework);
+  return (pass == AttentionPass::forward ? moved.forward : moved.backward) *
+         static_cast<double>(width);
 }
 
 void dense_mlp_forward(OperatorList& list, const OperatorContext& context, std::int64_t ffn) {
   list.column_forward("fc1", fc1_shape(context, ffn));
-  list.memory(
-      "activation", MemoryKernel::elementwise, context.tokens(),
-      activation_elements(context.model, ffn / context.layout.grid.tp, AttentionPass::forward));
+  list.memory("activation", MemoryKernel::elementwise, context.tokens(),
+              activation_elements(context, ffn / context.layout.grid.tp, AttentionPass::forward));
   list.row_forward("fc2", fc2_shape(context, ffn));
 }
 
 void dense_mlp_backward(OperatorList& list, const OperatorContext& context, std::int64_t ffn) {
   list.row_backward("fc2", fc2_shape(context, ffn));
-  list.memory(
-      "activation", MemoryKernel::elementwise, context.tokens(),
-      activation_elements(context.model, ffn / context.layout.grid.tp, AttentionPass::backward));
+  list.memory("activation", MemoryKernel::elementwise, context.tokens(),
+              activation_elements(context, ffn / context.layout.grid.tp, AttentionPass::backward));
   list.column_backward("fc1", fc1_shape(context, ffn));
 }
 

@@ -18,6 +18,7 @@ namespace flopcast {
 struct AttentionCall {
   AttentionShape shape;
   AttentionPass pass = AttentionPass::forward;
+  AttentionKernel kernel = AttentionKernel::newest;
 };
 
 struct MemoryCall {

@@ -1,5 +1,6 @@
 #include "models/operator_list.h"
 
+#include "models/pointwise_traffic.h"
 #include "sim/check.h"
 
 // A column-parallel linear layer gathers its input (sequence parallel) and splits its output; a
@@ -130,14 +131,15 @@ void OperatorList::local_backward(std::string_view name, GemmShape forward) {
 }
 
 void OperatorList::norm_forward(std::string_view name, std::int64_t width) {
+  const PointwiseTraffic moved = norm_traffic(context_.model, context_.training.framework);
   memory(name, MemoryKernel::norm_forward, context_.sharded_tokens(),
-         2 * static_cast<double>(width));
+         moved.forward * static_cast<double>(width));
 }
 
-/// Reads input and gradient, writes the input's gradient.
 void OperatorList::norm_backward(std::string_view name, std::int64_t width) {
+  const PointwiseTraffic moved = norm_traffic(context_.model, context_.training.framework);
   memory(name, MemoryKernel::norm_backward, context_.sharded_tokens(),
-         3 * static_cast<double>(width));
+         moved.backward * static_cast<double>(width));
 }
 
 /// Two inputs, one output, a byte of mask.

@@ -112,6 +112,6 @@ void expert_activation(OperatorList& list, const OperatorContext& context);
 void dense_mlp_forward(OperatorList& list, const OperatorContext& context, std::int64_t ffn);
 void dense_mlp_backward(OperatorList& list, const OperatorContext& context, std::int64_t ffn);
 /// Elements per token of the activation kernel on a hidden layer of `width`.
-double activation_elements(const Transformer& model, std::int64_t width, AttentionPass pass);
+double activation_elements(const OperatorContext& context, std::int64_t width, AttentionPass pass);
 
 }  // namespace flopcast

@@ -26,7 +26,7 @@ std::optional<TimeEstimate> compute_time(const Operator& op, DataType precision,
     return gemm_time(profile, precision, *gemm);
   }
   if (const auto* call = std::get_if<AttentionCall>(&op.work)) {
-    return attention_time(profile, precision, call->shape, call->pass);
+    return attention_time(profile, precision, call->shape, call->pass, call->kernel);
   }
   if (const auto* call = std::get_if<MemoryCall>(&op.work)) {
     return memory_time(profile, call->kernel, call->moved);

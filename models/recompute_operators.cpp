@@ -23,7 +23,7 @@ void all_but_every_other_matmul(OperatorList& list, const OperatorContext& conte
   list.enter_tensor_region("all-gather fc1 input", list.activation_size(hidden));
   list.gemm("up", {.m = tokens, .n = model.ffn / tp, .k = hidden});
   list.memory("activation", MemoryKernel::elementwise, tokens,
-              activation_elements(model, model.ffn / tp, AttentionPass::forward));
+              activation_elements(context, model.ffn / tp, AttentionPass::forward));
 }
 
 }  // namespace flopcast

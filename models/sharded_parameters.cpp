@@ -199,6 +199,10 @@ void ShardedParameters::accumulate(const Use& use) {
 /// The input of a reduction is the gradient itself, or a copy in another type or order.
 void ShardedParameters::hold_reduction_input(const Use& use) {
   UnitState& state = state_of(use);
+  if (framework().flat_gradients) {
+    const auto elements = static_cast<double>(unit_of(use).elements);
+    copy("flatten gradients", 4 * elements * parameter_, StepCategory::backward);
+  }
   if (state.accumulated) {
     accumulate(use);
   } else if (framework().copies_gathered || parameter_ != gradient_) {

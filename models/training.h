@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "calibration/profile.h"
 #include "models/layout.h"
 #include "models/step_jitter.h"
 #include "models/transformer.h"
@@ -84,6 +85,10 @@ struct Framework {
   bool align_grad_reduce =
       true;  // pipeline: all stages but the first reduce after their last backward
   bool fused_attention = true;  // flash attention; else scores are stored and softmax is a kernel
+  AttentionKernel attention_kernel = AttentionKernel::newest;  // of fused attention
+  /// Norms, rotary embedding and activation by the kernels of PyTorch's own operators, not by fused
+  /// or compiled ones (pointwise_traffic.h).
+  bool eager_kernels = false;
   bool fused_cross_entropy = true;       // 2 all-reduces instead of 3, fewer logits kept
   bool fused_wgrad_accumulation = true;  // weight gradient GEMM adds into the fp32 buffer
   bool blocking_p2p = false;             // pipeline sends hold the compute stream
@@ -102,6 +107,10 @@ struct Framework {
   /// after the backward pass too.
   bool keeps_unreduced_gathered = false;
   bool replicas_reduce_each_micro_batch = true;  // HSDP; else with the last
+  /// A unit's gradients are put one after another into one tensor and divided there, before they
+  /// are reduced.
+  bool flat_gradients = false;
+  bool fused_optimizer = true;   // one kernel; else one for each operation of Adam
   bool fresh_gradients = false;  // weight gradients are written in 16 bit, not added to a buffer
   /// Host time to issue one operator: Python, dispatcher and the launches of its kernels. Where a
   /// pass over a layer takes the GPU less than its host, the GPU waits.

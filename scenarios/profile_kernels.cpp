@@ -34,11 +34,11 @@ Json gemm_json(const GemmCurve& curve) {
 }
 
 Json attention_json(const AttentionCurve& curve) {
-  Json json{{"head_dim", curve.head_dim},
-            {"pass", to_text(curve.pass)},
-            {"eff_inf", rounded(curve.eff_inf)},
-            {"s0", rounded(curve.s0)},
-            {"t0", time_text(curve.t0)}};
+  Json json{{"head_dim", curve.head_dim}, {"pass", to_text(curve.pass)}};
+  if (curve.kernel != AttentionKernel::newest) json["kernel"] = to_text(curve.kernel);
+  json["eff_inf"] = rounded(curve.eff_inf);
+  json["s0"] = rounded(curve.s0);
+  json["t0"] = time_text(curve.t0);
   add_provenance(json, curve.provenance);
   return json;
 }
@@ -51,8 +51,11 @@ Json memory_json(const MemoryCurve& curve) {
 
 void put_attention(Json& list, const AttentionCurve& curve) {
   Json json = attention_json(curve);
+  const auto same = [&json](const Json& known, const char* key) {
+    return known.value(key, Json()) == json.value(key, Json());
+  };
   for (Json& known : list) {
-    if (known.at("head_dim") == json.at("head_dim") && known.at("pass") == json.at("pass")) {
+    if (same(known, "head_dim") && same(known, "pass") && same(known, "kernel")) {
       known = std::move(json);
       return;
     }

@@ -209,7 +209,7 @@ MemoryKernel memory_kernel_of(const SampleRow& row) {
   return norm ? MemoryKernel::norm_backward : *kernel;
 }
 
-MemorySample memory_of(const SampleRow& row) {
+MemoryKernelSample memory_of(const SampleRow& row) {
   const MemoryKernel kernel = memory_kernel_of(row);
   if (row.has("moved_bytes")) {
     return {.kernel = kernel, .moved = bytes(row.number({"moved_bytes"})), .time = time_of(row)};
@@ -244,7 +244,7 @@ void add_both_passes(const SampleRow& row, KernelSamples& into) {
 }
 
 /// Rows of buffers by elements, in fp32 (LLMCompass's tables): each is read and written.
-MemorySample elements_of(const SampleRow& row) {
+MemoryKernelSample elements_of(const SampleRow& row) {
   const double elements = row.number({"dim0"}) * row.number({"dim1"});
   return {.kernel = memory_kernel_of(row),
           .moved = bytes(2 * 2 * elements),

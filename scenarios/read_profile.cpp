@@ -30,12 +30,15 @@ GemmCurve read_gemm(const Node& node) {
 }
 
 AttentionCurve read_attention(const Node& node) {
-  return {.head_dim = node.at("head_dim").small_integer(1, 4096),
-          .pass = node.at("pass").one_of(kPasses),
-          .eff_inf = node.at("eff_inf").number(1e-3, 2),
-          .s0 = node.at("s0").number(0, 1e6),
-          .t0 = node.at("t0").quantity<Seconds>(),
-          .provenance = read_provenance(node)};
+  AttentionCurve curve{.head_dim = node.at("head_dim").small_integer(1, 4096),
+                       .pass = node.at("pass").one_of(kPasses),
+                       .kernel = AttentionKernel::newest,
+                       .eff_inf = node.at("eff_inf").number(1e-3, 2),
+                       .s0 = node.at("s0").number(0, 1e6),
+                       .t0 = node.at("t0").quantity<Seconds>(),
+                       .provenance = read_provenance(node)};
+  if (const auto kernel = node.find("kernel")) curve.kernel = kernel->one_of(kAttentionKernelKinds);
+  return curve;
 }
 
 MemoryCurve read_memory(const Node& node) {
@@ -137,7 +140,9 @@ void read_kernels(const Node& root, Profile& profile) {
   }
   for (const auto& pass : kPasses) {
     if (std::none_of(profile.attention.begin(), profile.attention.end(),
-                     [&pass](const AttentionCurve& curve) { return curve.pass == pass.value; })) {
+                     [&pass](const AttentionCurve& curve) {
+                       return curve.pass == pass.value && curve.kernel == AttentionKernel::newest;
+                     })) {
       attention.expected("curves of both passes");
     }
   }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "calibration/kernel_names.h"
 #include "scenarios/fields.h"
 #include "scenarios/nearest.h"
 #include "scenarios/scenario_parts.h"
@@ -152,6 +153,8 @@ Framework read_framework(const std::optional<Node>& node) {
   fields.flag("ddp_buckets", framework.ddp_buckets);
   fields.flag("align_grad_reduce", framework.align_grad_reduce);
   fields.flag("fused_attention", framework.fused_attention);
+  fields.kind("attention_kernel", framework.attention_kernel, kAttentionKernelKinds);
+  fields.flag("eager_kernels", framework.eager_kernels);
   fields.flag("fused_cross_entropy", framework.fused_cross_entropy);
   fields.flag("fused_wgrad_accumulation", framework.fused_wgrad_accumulation);
   fields.flag("blocking_p2p", framework.blocking_p2p);
@@ -164,6 +167,8 @@ Framework read_framework(const std::optional<Node>& node) {
   fields.flag("keeps_fp32_parameters", framework.keeps_fp32_parameters);
   fields.flag("keeps_unreduced_gathered", framework.keeps_unreduced_gathered);
   fields.flag("replicas_reduce_each_micro_batch", framework.replicas_reduce_each_micro_batch);
+  fields.flag("flat_gradients", framework.flat_gradients);
+  fields.flag("fused_optimizer", framework.fused_optimizer);
   fields.flag("fresh_gradients", framework.fresh_gradients);
   fields.quantity("host_per_operator", framework.host_per_operator);
   fields.quantity("host_per_expert_product", framework.host_per_expert_product);

@@ -53,7 +53,7 @@ std::vector<std::string> groups_of(const Comparison& run) {
   const Trial& trial = *run.trial;
   if (!is_time(run)) return {fmt::format("9{}", run.metric.name)};
   const Scenario& scenario = trial.scenario;
-  const std::string_view style = style_of(trial);
+  const std::string_view style = style_of(scenario.job);
   const std::string_view mark = mark_of(trial);
   return {"0all",
           fmt::format("1{}", mark),
@@ -120,6 +120,19 @@ std::vector<Sweep> sweeps_of(const std::vector<Comparison>& runs) {
   return found;
 }
 
+BandCoverage coverage(const ErrorBand& band, const std::vector<Comparison>& runs) {
+  BandCoverage covered{.band = band};
+  for (const Comparison& run : runs) {
+    const Scenario& scenario = run.trial->scenario;
+    if (!is_time(run) || scenario.mark != Mark::test) continue;
+    if (style_of(scenario.job) != band.style) continue;
+    ++covered.runs;
+    const double ratio = run.measured / run.predicted;
+    if (ratio >= band.low && ratio <= band.high) ++covered.inside;
+  }
+  return covered;
+}
+
 std::vector<double> ranks(std::span<const double> values) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -142,12 +155,6 @@ std::string source_of(const Trial& trial) {
   return std::filesystem::path(trial.file).stem().string();
 }
 
-std::string_view style_of(const Trial& trial) {
-  const Job& job = trial.scenario.job;
-  if (job.model.moe) return "experts";
-  return job.layout.zero == 3 ? "sharded parameters" : "dense";
-}
-
 std::string family_of(const Trial& trial) {
   const std::string& name = trial.scenario.job.model.name;
   return name.substr(0, name.find('-'));
@@ -168,7 +175,21 @@ double rank_correlation(std::span<const double> a, std::span<const double> b) {
   return in_x > 0 && in_y > 0 ? both / std::sqrt(in_x * in_y) : 0;
 }
 
-Validation validation_of(std::span<const Trial> trials) {
+std::vector<ErrorBand> error_bands(std::span<const Comparison> runs) {
+  std::map<std::string, std::vector<double>> ratios;
+  for (const Comparison& run : runs) {
+    const Scenario& scenario = run.trial->scenario;
+    if (!is_time(run) || scenario.mark != Mark::fit) continue;
+    ratios[std::string(style_of(scenario.job))].push_back(run.measured / run.predicted);
+  }
+  std::vector<ErrorBand> bands;
+  for (auto& [style, of_style] : ratios) {
+    if (auto band = error_band(style, std::move(of_style))) bands.push_back(std::move(*band));
+  }
+  return bands;
+}
+
+Validation validation_of(std::span<const Trial> trials, std::span<const ErrorBand> bands) {
   Validation validation;
   for (const Trial& trial : trials) {
     for (const ExpectationResult& result : trial.expectations) {
@@ -181,6 +202,7 @@ Validation validation_of(std::span<const Trial> trials) {
   }
   validation.groups = summaries(validation.runs);
   validation.sweeps = sweeps_of(validation.runs);
+  for (const ErrorBand& band : bands) validation.bands.push_back(coverage(band, validation.runs));
   return validation;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "scenarios/batch.h"
+#include "scenarios/error_band.h"
 #include "scenarios/expectation.h"
 
 namespace flopcast {
@@ -44,23 +45,32 @@ struct Sweep {
       0;  // how much slower, as measured, the predicted best is than the measured best
 };
 
+/// How many runs that no band was made of lie in it.
+struct BandCoverage {
+  ErrorBand band;
+  int runs = 0;  // marked test, of the band's style
+  int inside = 0;
+};
+
 struct Validation {
   std::vector<Comparison> runs;  // in the order of the trials
   std::vector<ErrorSummary> groups;
   std::vector<Sweep> sweeps;  // of at least kSmallestSweep runs
+  std::vector<BandCoverage> bands;
 };
 
 inline constexpr std::size_t kSmallestSweep = 4;
 
 /// The file of a trial without folder and extension: the source of a published run.
 std::string source_of(const Trial& trial);
-/// "dense", "experts" or "sharded parameters" (ZeRO-3, FSDP).
-std::string_view style_of(const Trial& trial);
 /// What stands before the first "-" of the model's name.
 std::string family_of(const Trial& trial);
 
 /// Of all trials with an answer, the metrics whose value is expected. The trials must outlive it.
-Validation validation_of(std::span<const Trial> trials);
+Validation validation_of(std::span<const Trial> trials, std::span<const ErrorBand> bands = {});
+
+/// A band for each style of the runs marked fit, where there are enough.
+std::vector<ErrorBand> error_bands(std::span<const Comparison> runs);
 
 /// Spearman's rank correlation; ties share their mean rank. 0 where a side does not vary.
 double rank_correlation(std::span<const double> a, std::span<const double> b);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/step_report.h"
+#include "scenarios/error_band.h"
 #include "scenarios/expectation.h"
 #include "scenarios/scenario.h"
 
@@ -15,6 +16,7 @@ struct Answer {
   Scenario scenario;
   StepReport report;
   std::vector<ExpectationResult> expectations;
+  std::optional<ErrorBand> band{};  // of runs like it, where there are some
 
   bool passed() const;
 };

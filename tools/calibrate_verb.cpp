@@ -32,7 +32,6 @@ struct CalibrateOptions {
   MeasureMachineOptions measure;
 };
 
-std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
 std::string shape_text(GroupShape shape) {
   return fmt::format("{} x {}", shape.ranks_per_node, shape.nodes);
 }
@@ -49,13 +48,13 @@ TextTable fit_table(const NetworkFit& fit) {
                 .rows = {}};
   out.rows.reserve(fit.tables.size() + 1);
   for (const TableFit& table : fit.tables) {
-    out.rows.push_back(
-        {{std::filesystem::path(table.file).filename().string(), std::string(to_text(table.kind)),
-          shape_text(table.shape), fmt::format("{}", table.after.rows), percent(table.before.mean),
-          percent(table.after.median), percent(table.after.p90)}});
+    out.rows.push_back({{std::filesystem::path(table.file).filename().string(),
+                         std::string(to_text(table.kind)), shape_text(table.shape),
+                         fmt::format("{}", table.after.rows), percent_text(table.before.mean),
+                         percent_text(table.after.median), percent_text(table.after.p90)}});
   }
   out.rows.push_back({{"all", "", "", fmt::format("{}", fit.all_rows.rows), "",
-                       percent(fit.all_rows.median), percent(fit.all_rows.p90)},
+                       percent_text(fit.all_rows.median), percent_text(fit.all_rows.p90)},
                       Tone::heading});
   return out;
 }

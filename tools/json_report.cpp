@@ -211,6 +211,14 @@ Json expectations(const Answer& answer) {
   return lines;
 }
 
+Json band(const ErrorBand& band, Seconds step) {
+  return {{"low_s", (band.low * step).value},
+          {"high_s", (band.high * step).value},
+          {"share_of_runs", kBandShare},
+          {"style", band.style},
+          {"published_runs", band.runs}};
+}
+
 Json report_object(const Answer& answer) {
   const StepReport& report = answer.report;
   Json object{
@@ -231,6 +239,7 @@ Json report_object(const Answer& answer) {
   };
   if (report.routing) object["routing"] = routing(report);
   if (report.jitter) object["jitter"] = jitter(*report.jitter);
+  if (answer.band) object["step_time_band"] = band(*answer.band, report.step);
   return object;
 }
 

@@ -20,7 +20,10 @@ class Lines {
       if (curve) gemm(fmt::format("gemm {}", to_text(type)), *curve);
     }
     for (const AttentionCurve& curve : profile_.attention) {
-      begin(fmt::format("attention {} {}", to_text(curve.pass), curve.head_dim), &curve.provenance);
+      const bool newest = curve.kernel == AttentionKernel::newest;
+      const std::string kernel = newest ? "" : fmt::format(" {}", to_text(curve.kernel));
+      begin(fmt::format("attention {} {}{}", to_text(curve.pass), curve.head_dim, kernel),
+            &curve.provenance);
       share("eff_inf", curve.eff_inf);
       add("s0", fmt::format("{:g} tokens", curve.s0), curve.s0);
       time("t0", curve.t0);

@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::size_t kBarWidth = 30;  // characters of the whole step
 
-std::string percent(double fraction) { return fmt::format("{:.1f} %", fraction * 100); }
 std::string gigabytes_text(Bytes size) { return fmt::format("{:.2f}", to_gigabytes(size)); }
 std::string milliseconds_text(Seconds time) { return fmt::format("{:.2f}", to_milliseconds(time)); }
 
@@ -81,7 +80,7 @@ std::string metric_text(double value, MetricUnit unit) {
     case MetricUnit::bytes: return to_text(bytes(value));
     case MetricUnit::tokens_per_second: return fmt::format("{} tokens/s", count_text(value));
     case MetricUnit::teraflops: return teraflops_text(teraflops_per_second(value));
-    case MetricUnit::fraction: return percent(value);
+    case MetricUnit::fraction: return percent_text(value);
   }
   return {};
 }
@@ -142,15 +141,23 @@ std::vector<Fact> answer_facts(const Answer& answer) {
   std::vector<Fact> facts = memory_facts(report);
   facts.push_back({"step time", fmt::format("{} for {} tokens", to_text(report.step),
                                             count_text(static_cast<double>(report.tokens)))});
+  if (answer.band) {
+    const ErrorBand& band = *answer.band;
+    facts.push_back(
+        {"", fmt::format("{} to {}: where {} of runs lie, by {} published {} runs",
+                         to_text(band.low * report.step), to_text(band.high * report.step),
+                         percent_text(kBandShare), band.runs, band.style)});
+  }
   facts.push_back({"throughput", fmt::format("{} tokens/s, {} tokens/s per GPU",
                                              count_text(report.tokens_per_second),
                                              count_text(report.tokens_per_second_per_gpu))});
   facts.push_back(
-      {"MFU", fmt::format("{}: {} per GPU of {} {} dense ({} FLOPs)", percent(report.mfu),
+      {"MFU", fmt::format("{}: {} per GPU of {} {} dense ({} FLOPs)", percent_text(report.mfu),
                           teraflops_text(report.model_flops_per_gpu), teraflops_text(report.peak),
                           to_text(report.peak_dtype), to_text(report.convention))});
-  facts.push_back({"HFU", fmt::format("{}: {} per GPU with recomputed work", percent(report.hfu),
-                                      teraflops_text(report.hfu * report.peak))});
+  facts.push_back(
+      {"HFU", fmt::format("{}: {} per GPU with recomputed work", percent_text(report.hfu),
+                          teraflops_text(report.hfu * report.peak))});
   facts.push_back({"evidence", fmt::format("{}: the weakest of all times that enter",
                                            to_text(report.evidence))});
   return facts;
@@ -183,10 +190,10 @@ TextTable time_table(const StepReport& report) {
                   .rows = {}};
   for (const TimeShare& share : report.breakdown) {
     const double fraction = report.step.value > 0 ? share.time / report.step : 0;
-    table.rows.push_back({{share.name, milliseconds_text(share.time), percent(fraction),
+    table.rows.push_back({{share.name, milliseconds_text(share.time), percent_text(fraction),
                            std::string(to_text(share.evidence)), bar(fraction)}});
   }
-  table.rows.push_back({{"step", milliseconds_text(report.step), percent(1),
+  table.rows.push_back({{"step", milliseconds_text(report.step), percent_text(1),
                          std::string(to_text(report.evidence)), ""},
                         Tone::heading});
   return table;
@@ -253,8 +260,8 @@ std::vector<Fact> routing_facts(const StepReport& report) {
   const RoutingShare& share = *report.routing;
   const RoutingSummary& summary = share.summary;
   return {
-      {"routing",
-       fmt::format("{}, {} of the routed tokens dropped", share.kind, percent(summary.dropped))},
+      {"routing", fmt::format("{}, {} of the routed tokens dropped", share.kind,
+                              percent_text(summary.dropped))},
       {"fullest",
        fmt::format("expert {:.2f}, rank {:.2f}, exchange {:.2f} times the mean, by layer and "
                    "micro-batch; over the step rank {} of its group with {:.2f}",

@@ -9,6 +9,7 @@
 #include "tools/answer.h"
 #include "tools/choice.h"
 #include "tools/chrome_trace.h"
+#include "tools/data_folders.h"
 #include "tools/output.h"
 #include "tools/rank_report.h"
 #include "tools/report_format.h"
@@ -61,10 +62,14 @@ ExitCode run_all(const RunOptions& options) {
     }
   }
   if (options.ranks) check_rank_file(*options.ranks);
+  const auto bands =
+      read_error_bands(error_bands_file(find_data_folders(options.scenarios.data).catalogue));
   std::vector<Answer> answers;
   for (Scenario& scenario : read_scenarios(options.scenarios)) {
     StepReport report = run_scenario(scenario, options);
-    answers.push_back(answer(std::move(scenario), std::move(report), convention));
+    Answer& found =
+        answers.emplace_back(answer(std::move(scenario), std::move(report), convention));
+    found.band = band_of(bands, found.scenario.job);
   }
   const bool colour = !options.output && terminal_shows_colour();
   write_output(options.output, render(format, answers, colour));

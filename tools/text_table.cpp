@@ -39,6 +39,8 @@ void trim_right(std::string& line) { line.erase(line.find_last_not_of(' ') + 1);
 
 }  // namespace
 
+std::string percent_text(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
+
 std::string painted(std::string_view text, Tone tone, bool colour) {
   const std::string_view code = sgr_code(tone);
   if (!colour || code.empty() || text.empty()) return std::string(text);

@@ -31,6 +31,9 @@ struct TextTable {
   std::vector<Row> rows;
 };
 
+/// "12.5 %"
+std::string percent_text(double fraction);
+
 /// `text` in the colour of its tone, or as it is.
 std::string painted(std::string_view text, Tone tone, bool colour);
 

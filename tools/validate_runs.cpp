@@ -23,6 +23,7 @@ struct ValidateOptions {
   std::optional<std::size_t> worst;
   bool left_out = false;
   std::optional<std::string> output;
+  std::optional<std::string> bands;
 };
 
 /// A run that is not simulated yet is counted; one that cannot be is a mistake of the table.
@@ -44,10 +45,16 @@ ExitCode compare(const ValidateOptions& options) {
   const auto trials = run_batch(question, data);
   if (trials.empty()) throw InputError("validate: no run there, or none that --only names");
   const bool colour = !options.output && terminal_shows_colour();
-  write_output(options.output, validation_report(trials, {.format = format,
-                                                          .worst = options.worst,
-                                                          .left_out = options.left_out,
-                                                          .colour = colour}));
+  const Validation validation =
+      validation_of(trials, read_error_bands(error_bands_file(data.catalogue)));
+  write_output(options.output, validation_report(validation, trials,
+                                                 {.format = format,
+                                                  .worst = options.worst,
+                                                  .left_out = options.left_out,
+                                                  .colour = colour}));
+  if (options.bands) {
+    write_output(options.bands, error_bands_text(error_bands(validation.runs)));
+  }
   refuse_mistakes(trials);
   return ExitCode::passed;
 }
@@ -69,6 +76,10 @@ std::function<ExitCode()> add_validate_runs(CLI::App& validate) {
       .add_option("--worst", options->worst, "List the largest errors and where those steps go")
       ->type_name("N");
   validate.add_flag("--left-out", options->left_out, "List every run without a forecast, and why");
+  validate
+      .add_option("--write-bands", options->bands,
+                  "Write the error bands that these runs' fit marks give to a file")
+      ->type_name("FILE");
   validate.add_option("-o,--output", options->output, "Write the report to a file")
       ->type_name("FILE");
   return [options] { return compare(*options); };

@@ -66,6 +66,24 @@ std::string sweep_note(const Validation& validation) {
       correlations.size(), *middle, good);
 }
 
+TextTable band_table(const Validation& validation) {
+  TextTable table{
+      .title = fmt::format("Shipped bands: measured step time over forecast; that is to hold {} of "
+                           "the runs that they were not made of",
+                           percent_text(kBandShare)),
+      .columns = {{"style", Align::left}, {"made of"}, {"low"}, {"high"}, {"test runs"}, {"hold"}},
+      .rows = {}};
+  for (const BandCoverage& covered : validation.bands) {
+    const ErrorBand& band = covered.band;
+    table.rows.push_back(
+        {{band.style, fmt::format("{}", band.runs), fmt::format("{:.2f}", band.low),
+          fmt::format("{:.2f}", band.high), fmt::format("{}", covered.runs),
+          covered.runs > 0 ? percent_text(static_cast<double>(covered.inside) / covered.runs)
+                           : ""}});
+  }
+  return table;
+}
+
 std::string breakdown_text(const StepReport& report) {
   std::vector<TimeShare> shares = report.breakdown;
   std::ranges::stable_sort(shares, std::ranges::greater{}, &TimeShare::time);
@@ -157,6 +175,7 @@ TextTable unanswered_table(std::span<const Trial> trials, bool each) {
 std::vector<TextTable> tables_of(const Validation& validation, std::span<const Trial> trials,
                                  const ValidationQuestion& question) {
   std::vector<TextTable> tables{error_table(validation)};
+  if (!validation.bands.empty()) tables.push_back(band_table(validation));
   if (!validation.sweeps.empty()) tables.push_back(sweep_table(validation));
   if (question.worst) tables.push_back(worst_table(validation, *question.worst));
   TextTable overflows = overflow_table(trials, question.left_out);
@@ -171,7 +190,7 @@ Json run_json(const Comparison& run) {
   return {{"scenario", trial.name},
           {"source", source_of(trial)},
           {"mark", trial.scenario.mark == Mark::fit ? "fit" : "test"},
-          {"style", style_of(trial)},
+          {"style", style_of(trial.scenario.job)},
           {"family", family_of(trial)},
           {"gpu", trial.scenario.cluster.system.gpu.name},
           {"profile", trial.scenario.profile.name},
@@ -203,6 +222,15 @@ std::string json_text(const Validation& validation, std::span<const Trial> trial
                       {"rank_correlation", sweep.rank_correlation},
                       {"best_gap", sweep.best_gap}});
   }
+  Json bands = Json::array();
+  for (const BandCoverage& covered : validation.bands) {
+    bands.push_back({{"style", covered.band.style},
+                     {"fit_runs", covered.band.runs},
+                     {"low", covered.band.low},
+                     {"high", covered.band.high},
+                     {"test_runs", covered.runs},
+                     {"test_runs_inside", covered.inside}});
+  }
   Json unanswered = Json::array();
   for (const Trial& trial : trials) {
     if (trial.problem.empty()) continue;
@@ -212,6 +240,7 @@ std::string json_text(const Validation& validation, std::span<const Trial> trial
   const Json root{{"schema_version", kSchemaVersion},
                   {"runs", runs},
                   {"groups", groups},
+                  {"bands", bands},
                   {"sweeps", sweeps},
                   {"without_forecast", unanswered}};
   return root.dump(2) + "\n";
@@ -235,8 +264,8 @@ std::string csv_text(const Validation& validation) {
 
 }  // namespace
 
-std::string validation_report(std::span<const Trial> trials, const ValidationQuestion& question) {
-  const Validation validation = validation_of(trials);
+std::string validation_report(const Validation& validation, std::span<const Trial> trials,
+                              const ValidationQuestion& question) {
   if (question.format == ReportFormat::json) return json_text(validation, trials);
   if (question.format == ReportFormat::csv) return csv_text(validation);
   std::string text;

@@ -19,6 +19,7 @@ struct ValidationQuestion {
   bool colour = false;
 };
 
-std::string validation_report(std::span<const Trial> trials, const ValidationQuestion& question);
+std::string validation_report(const Validation& validation, std::span<const Trial> trials,
+                              const ValidationQuestion& question);
 
 }  // namespace flopcast

@@ -81,8 +81,7 @@ Seconds network_latency(const Cluster& cluster, std::span<const GpuId> gpus) {
     }
     if (hops > 0 || longer > Seconds{}) {
       farthest =
-          std::max(farthest, hops * hop + longer + message_latency(cluster.spec().system.network) +
-                                 staging_latency(cluster.spec().transport));
+          std::max(farthest, hops * hop + longer + staging_latency(cluster.spec().transport));
     }
   }
   return farthest;

@@ -14,9 +14,9 @@ namespace flopcast {
 /// least node has, ncclTopoPostset in graph/connect.cc of NCCL 2.30.7.
 BytesPerSecond node_bandwidth(const Cluster& cluster, std::span<const GpuId> gpus);
 
-/// One way between the first member and the one farthest from it: switches, long cables, and what
-/// the kind of card adds. The first is as far from some member as any, but on a torus or graph of
-/// which the members take an odd part.
+/// One way between the first member and the one farthest from it: switches, long cables, staging in
+/// host memory; not what the kind of card adds (message_latency). The first is as far from some
+/// member as any, but on a torus or graph of which the members take an odd part.
 Seconds network_latency(const Cluster& cluster, std::span<const GpuId> gpus);
 
 }  // namespace flopcast

@@ -49,7 +49,7 @@ const std::vector<Trial>& sample() {
 bool is_dense(const Trial& trial) {
   const std::string& gpu = trial.scenario.cluster.system.gpu.name;
   const bool fitted = gpu.starts_with("a100") || gpu.starts_with("h100");
-  return fitted && style_of(trial) == "dense" && !is_apart(source_of(trial));
+  return fitted && style_of(trial.scenario.job) == "dense" && !is_apart(source_of(trial));
 }
 
 std::vector<double> errors_of(const std::function<bool(const Trial&)>& wanted) {

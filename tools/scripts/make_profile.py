@@ -238,6 +238,29 @@ def attention_row(head_dim, direction, p, evidence, source, errors=None, scale=1
             **provenance(evidence, source, errors)}
 
 
+# Kernels older than the GPU's newest: kernel, head size, pass, eff_inf, s0, t0 in us (as the newest's),
+# evidence and source, errors of fits to the bars of the figures.
+FA1 = ("arXiv 2307.08691, section 1: FlashAttention reaches 30 to 50 %% of A100's peak forward, 25 to 35 %% "
+       "backward; the least is taken at 512 keys%s")
+FA2 = "arXiv 2407.08608, figures 5 and 6: FlashAttention-2 on H100 SXM5, head size %s, 512 to 16384 tokens"
+AS_FA2 = "; carried to Hopper by what FlashAttention-2 gains there, 1.69 times forward, 1.78 times backward"
+AMPERE = [("flash1", 128, "forward", 0.50, 341, 62.87, "assumed", FA1 % "", None),
+          ("flash1", 128, "backward", 0.35, 205, 176, "assumed", FA1 % "", None)]
+HOPPER = [("flash1", 128, "forward", 0.2667, 341, 14.88, "assumed", FA1 % AS_FA2, None),
+          ("flash1", 128, "backward", 0.1962, 205, 31.74, "assumed", FA1 % AS_FA2, None),
+          ("flash2", 64, "forward", 0.331, 80, 15.57, "fitted", FA2 % "64", (0.007, 0.009)),
+          ("flash2", 64, "backward", 0.3, 256, 46.71, "fitted", FA2 % "64", (0.001, 0.002)),
+          ("flash2", 128, "forward", 0.355, 204, 14.88, "fitted", FA2 % "128, causal", (0.023, 0.034)),
+          ("flash2", 128, "backward", 0.333, 276, 31.74, "fitted", FA2 % "128", (0.002, 0.006))]
+OLDER = {"a100_sxm": AMPERE, "h100_sxm": HOPPER, "h200_sxm": HOPPER}
+
+
+def older_attention(key):
+    return [{"head_dim": head_dim, "pass": direction, "kernel": kernel, "eff_inf": eff_inf, "s0": s0,
+             "t0": f"{t0} us", **provenance(evidence, source, errors)}
+            for kernel, head_dim, direction, eff_inf, s0, t0, evidence, source, errors in OLDER.get(key, [])]
+
+
 def attention_json(data, key):
     fits = data.fits
     forward = {}
@@ -270,7 +293,7 @@ def attention_json(data, key):
         slow = dict(p, t0_us=p["t0_us"] * ratio)
         rows.append(attention_row(d, "backward", slow, "assumed", f"time {why}; forward: {source}",
                                   scale=ratio / 2.5))
-    return rows
+    return rows + older_attention(key)
 
 
 def memory_json(data, key):

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from make_profile import provenance, share_json, text
+from make_profile import LEVELS, provenance, share_json, text
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "calibration/data/kernels"
@@ -24,6 +24,7 @@ DATE = "2026-11-29"
 RELATIVES = {
     "v100-sxm-16gb": ("a100-sxm", False, "NVIDIA V100 SXM2 16 GB"),
     "v100-sxm-32gb": ("a100-sxm", False, "NVIDIA V100 SXM2 32 GB"),
+    "h100-sxm-500w": ("h100-sxm", True, "NVIDIA H100 SXM5 96 GB HBM2e, limited to 500 W"),
     "h20-sxm": ("h100-sxm", True, "NVIDIA H20 SXM: kernels of H100 on fewer SMs, at full clocks"),
     "b300-sxm": ("b200-sxm", True, "NVIDIA B300 SXM"),
     "gb300": ("gb200", True, "NVIDIA GB300, one GPU of a rack"),
@@ -33,6 +34,8 @@ RELATIVES = {
     "mi325x": ("mi300x", False, "AMD Instinct MI325X: shares of MI300X"),
     "mi355x": ("mi300x", False, "AMD Instinct MI355X"),
 }
+
+SAME_CHIP = {"h100-sxm-500w"}  # keep the relative's older attention kernels too
 
 # Profiles of make_profile.py of which a kind of kernels is fitted anew: better on rows held back.
 REFITTED = {"h200-sxm": ("memory",), "gb200": ("gemm", "memory")}
@@ -73,6 +76,14 @@ def volta(profile):
                                    source="as fp16; V100 has no bf16: read where a curve is borrowed")
 
 
+def h100_500w(profile):
+    # At the power limit P ~ f V^2 and V ~ f: clocks go with the cube root of power.
+    level = LEVELS["h100-sxm"] * (500 / 700) ** (1 / 3)
+    profile["level"] = {"value": round(level, 3), **provenance(
+        "assumed", "that of h100-sxm by the cube root of 500 W over 700 W: dynamic power is as clock times the "
+        "square of voltage, which goes with the clock")}
+
+
 def h20(profile):
     best = ("zzc0721/torch-performance-test-data 9d82827: best square 142 of 148 TFLOP/s; the other parameters of "
             "H100's fit")
@@ -108,8 +119,8 @@ def cdna(profile):
         0.8, "te42kyfo/gpu-benches 1c36d50: STREAM triad 1305 of 1638 GB/s on MI210, the same maker")
 
 
-OVERRIDES = {"v100-sxm-16gb": volta, "v100-sxm-32gb": volta, "h20-sxm": h20, "l40s": ada, "rtx4090": rtx4090,
-             "mi300x": cdna, "mi355x": cdna}
+OVERRIDES = {"h100-sxm-500w": h100_500w, "v100-sxm-16gb": volta, "v100-sxm-32gb": volta, "h20-sxm": h20,
+             "l40s": ada, "rtx4090": rtx4090, "mi300x": cdna, "mi355x": cdna}
 
 
 def assumed(value, relative):
@@ -133,6 +144,8 @@ def relative_profile(out, name, gpu):
                    peak_dense=gpu["peak_dense"], sms=gpu["sms"], memory_bandwidth=gpu["memory_bandwidth"], curves=[])
     profile["level"] = {"value": 1, **provenance("assumed", "no training run of this GPU is among scenarios/published/")}
     profile["gemm"] = {t: c for t, c in profile["gemm"].items() if t in gpu["peak_dense"]}
+    if name not in SAME_CHIP:
+        profile["attention"] = [curve for curve in profile["attention"] if "kernel" not in curve]
     profile["network"]["compute_share"] = share_json(gpu["sms"])
     if not switch:
         profile["network"].pop("switch_reduction", None)

@@ -72,7 +72,9 @@ BF16_GRADIENTS = "Assumed. Gradients: reduced in bf16, as NVIDIA's performance r
 NETWORK = "Assumed. Network: one 400 Gb/s InfiniBand card per GPU, as in DGX H100."
 TENSOR_OVERLAP = "Assumed. Tensor parallel overlap: on, as in NVIDIA's performance recipes."
 FSDP_GRADIENTS = "Assumed. Gradients: reduced in bf16, as the framework's pure bf16 policy has it."
-LESS_POWER = "Assumed. Profile: that of the 700 W card with HBM3; none of the 500 W card was measured."
+LESS_POWER = "Assumed. Clocks: those of the 700 W card by the cube root of the power limit."
+LATER_KERNELS = "Attention by FlashAttention-2 kernels, as the publisher's sweep.py has it for this model."
+COMPILED = {"preset": "fsdp2", "eager_kernels": False, "fused_cross_entropy": True}
 UNKNOWN_RECOMPUTE = "Assumed. Recompute: none; the source does not say."
 EXPERT_TENSOR = "Assumed. Expert tensor parallelism: as tp, Megatron's default where nothing is set."
 WHOLE_EXPERTS = ("Assumed. Expert tensor parallelism: none; only so ep divides the ranks of the source's "
@@ -191,7 +193,7 @@ def cluster_keys(row, table, notes):
     system = SYSTEMS[gpu]
     keys = {"cluster.system": system}
     if "500 W" in hardware.get("variant", ""):
-        keys = {"cluster.system": "grand-teton-h100-500w", "profile": "h100-sxm"}
+        keys = {"cluster.system": "grand-teton-h100-500w"}
         notes.append(LESS_POWER)
     gpus, per_node = row["num_gpus"], hardware["gpus_per_node"]
     whole = gpus % per_node == 0 and "nvl72" not in system
@@ -276,6 +278,16 @@ def source_keys(row, table, keys, notes):
                      "parameter gather does not.")
     if table in ("mosaicml", "fms-fsdp"):
         notes.append(FSDP_GRADIENTS)
+    if table == "mosaicml" and "Large Scale" in row["source"]["table"] and \
+            row["model"]["name"] in ("MPT-1b", "MPT-3b", "MPT-7b", "MPT-70b"):
+        keys["framework"] = {"preset": "mosaicml", "attention_kernel": "flash2"}
+        notes.append(LATER_KERNELS)
+    if table == "torchtitan" and row["overlap"].get("torch_compile"):
+        keys["framework"] = COMPILED
+    if table == "torchtitan" and row["overlap"].get("async_tp"):
+        keys["training.tensor_overlap"] = True
+    if table == "fms-fsdp":
+        keys["framework"] = dict(COMPILED, preset="fsdp1")
     if keys.get("framework") == "nemo":
         notes.append(BF16_GRADIENTS)
         if "not stated" in (row["hardware"]["network"] or "not stated"):

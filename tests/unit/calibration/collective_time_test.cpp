@@ -146,6 +146,25 @@ TEST_CASE("more bytes never take less time") {
   }
 }
 
+// Tiers hold InfiniBand's latency; regimes are of a transport and hold its own.
+TEST_CASE("latency of other cards than InfiniBand's counts once per step, and not in regimes") {
+  Profile profile = simple_profile();
+  NetworkPath slow = kPath;
+  slow.card_latency = microseconds(19);
+  const auto added = [&](CollectiveKind kind, GroupShape shape) {
+    return to_microseconds(collective_time(profile, kind, megabytes(100), shape, slow).total()) -
+           time_us(profile, kind, megabytes(100), shape);
+  };
+  CHECK(added(CollectiveKind::send_recv, {1, 2}) == Approx(19));
+  CHECK(added(CollectiveKind::reduce_scatter, {4, 2}) == Approx(19));      // one step between nodes
+  CHECK(added(CollectiveKind::all_reduce, {1, 4}) == Approx(2 * 3 * 19));  // as many as ring steps
+
+  FittedRegime regime;
+  regime.key = {.kind = CollectiveKind::all_gather, .scope = RegimeScope::network};
+  profile.network.regimes.emplace().fitted = {regime};
+  CHECK(added(CollectiveKind::all_gather, {4, 2}) == 0);
+}
+
 TEST_CASE("shares of SMs by where a collective runs") {
   const Profile profile = simple_profile();
   CHECK(compute_share(profile, CollectiveKind::all_reduce, {8, 1}) == 0.2);

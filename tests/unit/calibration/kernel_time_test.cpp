@@ -122,6 +122,25 @@ TEST_CASE("attention saturates with the key length") {
         Approx(2.5 * work / 50e12));
 }
 
+TEST_CASE("attention by an older kernel, or by the newest where it has no curve") {
+  Profile profile = simple_profile();
+  AttentionCurve older = profile.attention[1];
+  older.kernel = AttentionKernel::flash2;
+  older.eff_inf = 0.1;
+  older.s0 = 0;
+  older.t0 = {};
+  profile.attention.push_back(older);
+  const AttentionShape shape{.batch = 2, .heads = 8, .queries = 1000, .keys = 1000};
+  const auto time = [&](AttentionKernel kernel) {
+    return attention_time(profile, DataType::bf16, shape, AttentionPass::forward, kernel);
+  };
+  const double work = 4.0 * 2 * 8 * 1000 * 1000 * 128 / 2;
+  CHECK(time(AttentionKernel::flash2).time.value == Approx(work / 10e12));
+  CHECK(time(AttentionKernel::flash2).evidence == Evidence::fitted);
+  CHECK(time(AttentionKernel::flash1).time == time(AttentionKernel::newest).time);
+  CHECK(time(AttentionKernel::flash1).evidence == Evidence::assumed);
+}
+
 TEST_CASE("memory-bound kernels move bytes at their share of the bandwidth") {
   Profile profile = simple_profile();
   profile.memory[static_cast<std::size_t>(MemoryKernel::optimizer)] = {
@@ -195,6 +214,32 @@ TEST_CASE("attention times meet the published tables") {
   CAPTURE(item.profile, item.name, errors.size());
   REQUIRE_FALSE(errors.empty());
   CHECK(median(errors) < item.median_error);
+}
+
+TEST_CASE("FlashAttention-2 on Hopper meets the figures of its successor's paper") {
+  Profile profile = shipped_profile("h100-sxm");
+  profile.level = 1;  // the figures are short runs
+  constexpr double kTokens = 16384;
+  std::vector<double> errors;
+  for (const Row& row : read_table("older_attention_rows.csv")) {
+    const std::int64_t length = std::stoll(row.at("length"));
+    const std::int64_t head_dim = std::stoll(row.at("head_dim"));
+    const AttentionShape shape{.batch = static_cast<std::int64_t>(kTokens) / length,
+                               .heads = 2048 / head_dim,
+                               .queries = length,
+                               .keys = length,
+                               .qk_dim = head_dim,
+                               .v_dim = head_dim,
+                               .causal = row.at("causal") == "1"};
+    const AttentionPass pass =
+        row.at("pass") == "forward" ? AttentionPass::forward : AttentionPass::backward;
+    const Seconds time =
+        attention_time(profile, DataType::bf16, shape, pass, AttentionKernel::flash2).time;
+    const double rate = attention_flops(shape, pass).value / time.value;
+    errors.push_back(std::abs(rate / 1e12 / std::stod(row.at("tflops")) - 1));
+  }
+  REQUIRE(errors.size() == 21);
+  CHECK(median(errors) < 0.05);
 }
 
 }  // namespace flopcast

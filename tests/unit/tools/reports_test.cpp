@@ -140,6 +140,17 @@ TEST_CASE("several answers make a JSON array, one an object") {
   CHECK(nlohmann::json::parse(json_report(std::vector{sample_answer()})).is_object());
 }
 
+TEST_CASE("a band of step times where there are runs like it") {
+  Answer sample = sample_answer();  // a step of 10 s
+  CHECK_THAT(table_report(sample, false), !Contains("of runs lie"));
+  sample.band = ErrorBand{.style = "dense", .runs = 250, .low = 0.95, .high = 1.3};
+  CHECK_THAT(table_report(sample, false),
+             Contains("9.500 s to 13.00 s: where 80.0 % of runs lie, by 250 published dense runs"));
+  const auto json = nlohmann::json::parse(json_report(std::vector{sample}));
+  CHECK(json["step_time_band"]["low_s"] == 9.5);
+  CHECK(json["step_time_band"]["published_runs"] == 250);
+}
+
 TEST_CASE("CSV has one row per scenario under one heading row") {
   Answer other = sample_answer();
   other.scenario.name = "";

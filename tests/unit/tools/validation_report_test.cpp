@@ -44,7 +44,12 @@ std::vector<Trial> trials() {
   return trials;
 }
 
-std::string report(ValidationQuestion question) { return validation_report(trials(), question); }
+std::string report_of(const std::vector<Trial>& of, const ValidationQuestion& question) {
+  const std::vector<ErrorBand> bands{{.style = "dense", .runs = 20, .low = 0.9, .high = 1.2}};
+  return validation_report(validation_of(of, bands), of, question);
+}
+
+std::string report(const ValidationQuestion& question) { return report_of(trials(), question); }
 
 }  // namespace
 
@@ -53,6 +58,10 @@ TEST_CASE("the table has errors in percent by group, and what has no forecast") 
   CHECK_THAT(text, Contains("gpu a100-sxm, test     3     5.0  20.0  50.0  +5.0"));
   CHECK_THAT(text, Contains("one        2  no profile for x\n"));
   CHECK_THAT(text, !Contains("largest errors"));
+}
+
+TEST_CASE("bands say how many runs lie in them") {
+  CHECK_THAT(report({}), Contains("dense       20  0.90  1.20          3  66.7 %"));
 }
 
 TEST_CASE("the largest errors come first and say where their steps go") {
@@ -72,7 +81,7 @@ TEST_CASE("runs that ran and are forecast not to fit are told") {
   full[0].report.device_memory = gigabytes(80);
   full[0].report.memory.resize(1);
   full[0].report.memory[0].parameters = gigabytes(100);
-  CHECK_THAT(validation_report(full, {}), Contains("called out of memory") && Contains(" 125.0\n"));
+  CHECK_THAT(report_of(full, {}), Contains("called out of memory") && Contains(" 125.0\n"));
 }
 
 TEST_CASE("Markdown, JSON and CSV have the same runs") {
