@@ -1,6 +1,9 @@
 #include "models/lower.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "models/operator_timing.h"
@@ -8,6 +11,7 @@
 #include "models/pipeline_schedule.h"
 #include "models/stage_program.h"
 #include "sim/fold.h"
+#include "sim/program_variants.h"
 
 namespace flopcast {
 
@@ -29,17 +33,25 @@ std::array<GroupFacts, kStepGroups> facts_of(const Communicators& communicators,
   return facts;
 }
 
-std::vector<Rank> rank_rows(const Communicators& communicators, Ranks ranks) {
+/// The program of a role, and its amounts where other roles share it.
+struct ProgramPlace {
+  ProgramId program{};
+  VariantId variant = kNoVariant;
+};
+
+std::vector<Rank> rank_rows(const Communicators& communicators, Ranks ranks,
+                            std::span<const ProgramPlace> places) {
   std::vector<Rank> rows;
   rows.reserve(communicators.ranks.size());
   for (const RankRow& row : communicators.ranks) {
     std::string name = "pipeline rank " + std::to_string(communicators.roles[row.role].stage);
     if (ranks == Ranks::all) name += ", rank " + std::to_string(rows.size());
     rows.push_back({.name = std::move(name),
-                    .program = ProgramId{row.role},
+                    .program = places[row.role].program,
                     .speed = row.speed,
                     .groups = {row.groups.begin(), row.groups.end()},
-                    .count = row.count});
+                    .count = row.count,
+                    .variant = places[row.role].variant});
   }
   return rows;
 }
@@ -91,6 +103,54 @@ int ranks_per_place(const Job& job, const Communicators& communicators) {
   return shape.nodes > 1 ? shape.ranks_per_node : 1;
 }
 
+/// Roles that differ only in the experts that they hold, one list for each.
+std::vector<std::vector<std::uint32_t>> roles_by_program(const Communicators& communicators) {
+  std::map<std::pair<int, RankGroups>, std::size_t> numbers;
+  std::vector<std::vector<std::uint32_t>> lists;
+  for (std::uint32_t role = 0; role < communicators.roles.size(); ++role) {
+    const RankRole& its = communicators.roles[role];
+    const auto [entry, is_new] = numbers.try_emplace({its.stage, its.groups}, lists.size());
+    if (is_new) lists.emplace_back();
+    lists[entry->second].push_back(role);
+  }
+  return lists;
+}
+
+/// By role. Programs of one list are alike but for their amounts, and so become one.
+std::vector<ProgramPlace> write_programs(const StageInputs& inputs,
+                                         const Communicators& communicators, CostTables& tables,
+                                         Plan& plan) {
+  const std::vector<std::uint64_t> ranks_of = ranks_by_role(communicators);
+  std::vector<ProgramPlace> places(communicators.roles.size());
+  Workload& workload = plan.workload;
+  for (const std::vector<std::uint32_t>& roles : roles_by_program(communicators)) {
+    const RankRole& first = communicators.roles[roles.front()];
+    const StageChunks chunks = stage_chunks(inputs, first, tables);
+    std::vector<Program> programs;
+    for (const std::uint32_t role : roles) {
+      StageProgram stage = stage_program(inputs, communicators.roles[role], chunks, tables);
+      const auto replicas = static_cast<double>(ranks_of[role]);
+      plan.executed += replicas * stage.executed;
+      plan.recomputed += replicas * stage.recomputed;
+      programs.push_back(std::move(stage.program));
+    }
+    SharedPrograms shared = share_programs(std::move(programs));
+    for (std::size_t i = 0; i < roles.size(); ++i) {
+      const auto [program, variant] = shared.places[i];
+      const std::size_t number = workload.programs.size() + program;
+      places[roles[i]].program = ProgramId{static_cast<std::uint32_t>(number)};
+      if (!variant) continue;
+      const std::size_t amounts = workload.variants.size() + *variant;
+      places[roles[i]].variant = VariantId{static_cast<std::uint32_t>(amounts)};
+    }
+    plan.stage_of.insert(plan.stage_of.end(), shared.programs.size(), first.stage);
+    plan.facts.insert(plan.facts.end(), shared.programs.size(), facts_of(communicators, first));
+    std::ranges::move(shared.programs, std::back_inserter(workload.programs));
+    std::ranges::move(shared.variants, std::back_inserter(workload.variants));
+  }
+  return places;
+}
+
 }  // namespace
 
 std::optional<std::string> lowering_gap(const Job& job) {
@@ -133,24 +193,12 @@ Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks
   const bool kernels_vary = job.jitter && job.jitter->kernel_sigma > 0;
   tables.fuse_kernels(routing.skewed() && !kernels_vary);
   Workload& workload = plan.workload;
-  const std::vector<std::uint64_t> ranks_of = ranks_by_role(communicators);
-  std::map<std::pair<int, RankGroups>, StageChunks> chunks;
-  for (const RankRole& role : communicators.roles) {
-    const auto [entry, is_new] = chunks.try_emplace({role.stage, role.groups});
-    if (is_new) entry->second = stage_chunks(inputs, role, tables);
-    StageProgram stage = stage_program(inputs, role, entry->second, tables);
-    const auto replicas = static_cast<double>(ranks_of[workload.programs.size()]);
-    plan.executed += replicas * stage.executed;
-    plan.recomputed += replicas * stage.recomputed;
-    plan.stage_of.push_back(role.stage);
-    plan.facts.push_back(facts_of(communicators, role));
-    workload.programs.push_back(std::move(stage.program));
-  }
+  const std::vector<ProgramPlace> places = write_programs(inputs, communicators, tables, plan);
   plan.evidence = tables.evidence();
   plan.transfer_kinds = tables.transfer_kinds();
   std::move(tables).finish(workload);
   plan.alike = communicators.alike;
-  workload.ranks = rank_rows(communicators, ranks);
+  workload.ranks = rank_rows(communicators, ranks, places);
   workload.groups = std::move(communicators.groups);
   workload.links = std::move(communicators.links);
   workload.stream_names.assign(kStepStreamNames.begin(), kStepStreamNames.end());

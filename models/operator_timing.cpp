@@ -173,7 +173,7 @@ std::uint32_t CostTables::make_routed(const RoutedWork& routed, const RoutingLoa
 std::uint32_t CostTables::routed_row(std::uint32_t number, const RoutingLoad& load) {
   RoutedRows& known = routed_[number];
   const bool exchange = std::holds_alternative<GroupCall>(known.work.work);
-  const std::pair key{exchange ? load.hottest : load.own, exchange ? load.mean : 0};
+  const LoadKey key{exchange ? load.hottest : load.own, exchange ? load.mean : 0};
   if (const auto found = known.rows.find(key); found != known.rows.end()) return found->second;
   return known.rows.emplace(key, make_routed(known.work, load)).first->second;
 }

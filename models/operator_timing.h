@@ -4,6 +4,7 @@
 // appended to programs as often as they run.
 
 #include <array>
+#include <bit>
 #include <compare>
 #include <map>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -21,6 +23,7 @@
 #include "models/routing_loads.h"
 #include "models/step_category.h"
 #include "sim/evidence.h"
+#include "sim/random.h"
 #include "sim/workload.h"
 
 namespace flopcast {
@@ -112,10 +115,20 @@ class CostTables {
   std::map<std::string, LabelId, std::less<>> label_ids_;
   std::map<double, KernelId> kernel_ids_;  // by duration
   std::map<std::tuple<CollectiveKind, double, GroupId, ExchangeTraits>, TransferId> transfer_ids_;
+  /// What of a load makes a row: own alone, or the hottest beside the mean.
+  struct LoadKey {
+    std::uint32_t load;
+    double mean;
+    friend bool operator==(const LoadKey&, const LoadKey&) = default;
+  };
+  struct LoadHash {
+    std::size_t operator()(const LoadKey& key) const {
+      return mixed(std::bit_cast<std::uint64_t>(key.mean) ^ key.load);
+    }
+  };
   struct RoutedRows {
     RoutedWork work;
-    std::map<std::pair<std::uint32_t, double>, std::uint32_t>
-        rows;  // by load: own or hottest, mean
+    std::unordered_map<LoadKey, std::uint32_t, LoadHash> rows;  // never iterated
   };
   std::vector<RoutedRows> routed_;
   bool fuses_ = false;

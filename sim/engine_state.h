@@ -65,10 +65,8 @@ struct RankRow {
   bool share_changed = false;   // in rerated_
 };
 
-struct EventRow {
-  bool recorded = false;
-  std::uint32_t waiters = kNoRow;  // list of streams
-};
+/// Of each event: the list of streams that wait for it, kNoRow where none does.
+inline constexpr std::uint32_t kRecorded = 0xfffffffeu;
 
 /// What a rank's ops of one category took, while the engine runs; RankSummary has the meanings.
 struct CategoryRow {
@@ -122,6 +120,9 @@ class EngineState {
   // engine_streams.cpp: the programs
   void advance(std::uint32_t stream);
   bool execute(std::uint32_t stream, const Op& op);
+  const Variant& variant_of(RankId rank) const {
+    return tables_.source.variants[index_of(tables_.source.ranks[index_of(rank)].variant)];
+  }
   Seconds kernel_time(const StreamRow& row, const Op& op) const;
   void start_compute(std::uint32_t stream, const Op& op);
   void rate_compute(StreamRow& row, std::uint32_t stream);
@@ -161,7 +162,7 @@ class EngineState {
   std::string describe(const StreamRow& row) const;
 
   const Op& op_of(const StreamRow& row) const { return tables_.ops[row.cursor]; }
-  EventRow& event_row(RankId rank, const Op& op) {
+  std::uint32_t& event_row(RankId rank, const Op& op) {
     return events_[tables_.rank_events[index_of(rank)] + op.row];
   }
 
@@ -174,7 +175,7 @@ class EngineState {
 
   std::vector<StreamRow> streams_;
   std::vector<RankRow> ranks_;
-  std::vector<EventRow> events_;
+  std::vector<std::uint32_t> events_;
   std::vector<CategoryRow> categories_;         // by rank and category
   std::vector<Gathering> gatherings_;           // by group
   std::vector<std::uint32_t> joined_round_;     // by slot row: last collective that it joined

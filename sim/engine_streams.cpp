@@ -1,6 +1,7 @@
 // Programs: each stream executes its ops in order until one takes time or has to wait.
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/check.h"
 #include "sim/engine_state.h"
@@ -49,7 +50,8 @@ void EngineState::go_on(std::uint32_t stream) {
 /// wherever the program stands in the tables.
 Seconds EngineState::kernel_time(const StreamRow& row, const Op& op) const {
   const Rank& rank = tables_.source.ranks[index_of(row.rank)];
-  const Seconds time = tables_.source.kernels[op.row].duration / rank.speed;
+  const std::uint32_t kernel = op.tag == 0 ? op.row : variant_of(row.rank).rows[op.tag - 1];
+  const Seconds time = tables_.source.kernels[kernel].duration / rank.speed;
   const KernelJitter& jitter = tables_.source.jitter;
   if (jitter.sigma == 0) return time;
   const std::uint64_t place = (std::uint64_t{row.number} << 32U) | (row.end - row.cursor);
@@ -113,28 +115,28 @@ void EngineState::finish_compute(std::uint32_t stream) {
 }
 
 void EngineState::record_event(StreamRow& row, const Op& op) {
-  EventRow& event = event_row(row.rank, op);
-  event.recorded = true;
-  while (event.waiters != kNoRow) {
-    const std::uint32_t waiter = event.waiters;
-    event.waiters = streams_[waiter].next;
+  std::uint32_t waiter = std::exchange(event_row(row.rank, op), kRecorded);
+  while (waiter != kNoRow) {
+    const std::uint32_t next = streams_[waiter].next;
     go_on(waiter);
+    waiter = next;
   }
 }
 
 bool EngineState::wait_for_event(std::uint32_t stream, const Op& op) {
   StreamRow& row = streams_[stream];
-  EventRow& event = event_row(row.rank, op);
-  if (event.recorded) return true;
+  std::uint32_t& waiters = event_row(row.rank, op);
+  if (waiters == kRecorded) return true;
   row.state = StreamState::blocked;
-  row.next = event.waiters;
-  event.waiters = stream;
+  row.next = waiters;
+  waiters = stream;
   return false;
 }
 
 void EngineState::change_memory(RankId id, const Op& op) {
   RankRow& rank = ranks_[index_of(id)];
-  const std::int64_t change = op.kind == OpKind::allocate ? op.size : -op.size;
+  const std::int64_t size = op.tag == 0 ? op.size : variant_of(id).sizes[op.tag - 1];
+  const std::int64_t change = op.kind == OpKind::allocate ? size : -size;
   std::int64_t& pool =
       pool_bytes_[index_of(id) * tables_.pools + static_cast<std::size_t>(op.category)];
   pool += change;

@@ -19,6 +19,13 @@ void check_costs(const Workload& workload) {
   for (const Kernel& kernel : workload.kernels) {
     FLOPCAST_CHECK(kernel.duration.value >= 0, "a kernel takes time");
   }
+  for (const Variant& variant : workload.variants) {
+    FLOPCAST_CHECK(
+        std::ranges::all_of(variant.rows, [&](auto row) { return row < workload.kernels.size(); }),
+        "a variant names kernels of the table");
+    FLOPCAST_CHECK(std::ranges::all_of(variant.sizes, [](auto size) { return size >= 0; }),
+                   "memory ops have a size");
+  }
   for (const Transfer& transfer : workload.transfers) {
     FLOPCAST_CHECK(transfer.latency.value >= 0, "a latency is not negative");
     FLOPCAST_CHECK(transfer.size.value >= 0 && std::isfinite(transfer.size.value),
@@ -90,6 +97,7 @@ void EngineTables::lay_out_program(const Program& program) {
   const std::uint32_t first_event = row_count(event_recorder.size());
   event_recorder.resize(first_event + program.events, kNotRecorded);
   slot_use_.emplace_back();
+  amounts_.emplace_back();
   for (std::size_t stream = 0; stream < program.streams.size(); ++stream) {
     const std::uint32_t first_op = row_count(ops.size());
     for (const Op& op : program.streams[stream]) {
@@ -119,6 +127,7 @@ void EngineTables::check_op(const Op& op, const Program& program) {
   switch (op.kind) {
     case OpKind::compute:
       FLOPCAST_CHECK(op.row < source.kernels.size(), "a compute op names a kernel of the table");
+      amounts_.back().rows = std::max(amounts_.back().rows, op.tag);
       categories = std::max(categories, category + 1);
       return;
     case OpKind::collective:
@@ -138,6 +147,7 @@ void EngineTables::check_op(const Op& op, const Program& program) {
     case OpKind::allocate:
     case OpKind::release:
       FLOPCAST_CHECK(op.size >= 0, "memory ops have a size");
+      amounts_.back().sizes = std::max(amounts_.back().sizes, op.tag);
       pools = std::max(pools, category + 1);
       return;
   }
@@ -166,6 +176,7 @@ void EngineTables::lay_out_rank(const Rank& rank, RankId id) {
   FLOPCAST_CHECK(index_of(rank.program) < program_streams.size(), "a rank has a program");
   FLOPCAST_CHECK(rank.speed > 0 && std::isfinite(rank.speed), "a rank makes progress");
   check_slots(rank, id);
+  check_variant(rank);
   const std::uint32_t first = streams;
   streams = row_count(std::size_t{streams} + program_streams[index_of(rank.program)].size());
   rank_streams.push_back({first, streams});
@@ -173,6 +184,15 @@ void EngineTables::lay_out_rank(const Rank& rank, RankId id) {
   events = row_count(std::size_t{events} + program_events[index_of(rank.program)].size());
   rank_slots.push_back(slots);
   slots = row_count(slots + rank.groups.size());
+}
+
+void EngineTables::check_variant(const Rank& rank) const {
+  const Amounts amounts = amounts_[index_of(rank.program)];
+  if (amounts.rows == 0 && amounts.sizes == 0) return;
+  FLOPCAST_CHECK(index_of(rank.variant) < source.variants.size(), "a rank has its variant");
+  const Variant& variant = source.variants[index_of(rank.variant)];
+  FLOPCAST_CHECK(amounts.rows <= variant.rows.size() && amounts.sizes <= variant.sizes.size(),
+                 "a variant has an amount for each op that varies");
 }
 
 void EngineTables::check_slots(const Rank& rank, RankId id) const {

@@ -54,6 +54,11 @@ struct EngineTables {
   std::size_t pools = 0;
 
  private:
+  /// How many amounts the variants of a program have.
+  struct Amounts {
+    std::uint32_t rows = 0;
+    std::uint32_t sizes = 0;
+  };
   struct SlotUse {
     bool collective = false;
     bool send = false;
@@ -64,8 +69,10 @@ struct EngineTables {
   void lay_out_group(const Group& group);
   void lay_out_rank(const Rank& rank, RankId id);
   void check_slots(const Rank& rank, RankId id) const;
+  void check_variant(const Rank& rank) const;
 
   std::vector<std::vector<SlotUse>> slot_use_;       // by program and slot
+  std::vector<Amounts> amounts_;                     // by program
   std::vector<std::vector<RankId>> sorted_members_;  // by group
 };
 

@@ -181,7 +181,9 @@ std::vector<std::uint32_t> FoldGraph::colours() const {
   };
   const bool varies = workload_.jitter.sigma > 0;
   for (const Rank& rank : workload_.ranks) {
-    add({rank_kind, programs_.class_of[index_of(rank.program)], rank.speed,
+    const std::uint64_t variant =
+        rank.variant == kNoVariant ? 0 : 1 + programs_.variant_class[index_of(rank.variant)];
+    add({rank_kind, (variant << 32U) | programs_.class_of[index_of(rank.program)], rank.speed,
          varies ? rank.draws : 0});
   }
   for (std::uint32_t g = 0; g < groups(); ++g) {
@@ -245,6 +247,7 @@ class FoldedTables {
     write_links(folded);
     for (Program& program : source_.programs) programs_.rename_rows(program);
     folded.programs = std::move(source_.programs);
+    folded.variants = std::move(source_.variants);
     folded.kernels = std::move(source_.kernels);
     folded.transfers = std::move(source_.transfers);
     folded.jitter = source_.jitter;

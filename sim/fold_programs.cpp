@@ -37,6 +37,7 @@ FoldedPrograms::FoldedPrograms(const Workload& workload)
     return TransferKey{t.latency.value, t.size.value, t.solo_rate.value, t.pattern,
                        t.compute_share};
   });
+  compare_variants(workload.variants);
   std::multimap<std::uint64_t, std::uint32_t> classes;  // first programs, by hash
   slot_uses.resize(workload.programs.size());
   for (std::uint32_t id = 0; id < workload.programs.size(); ++id) {
@@ -47,6 +48,30 @@ FoldedPrograms::FoldedPrograms(const Workload& workload)
       return equal(workload.programs[entry.second], program);
     });
     class_of.push_back(found == end ? id : found->second);
+    if (found == end) classes.emplace(hash, id);
+  }
+}
+
+void FoldedPrograms::compare_variants(const std::vector<Variant>& variants) {
+  const auto same = [this](const Variant& a, const Variant& b) {
+    return a.sizes == b.sizes && std::ranges::equal(a.rows, b.rows, [this](auto x, auto y) {
+             return first_equal_kernel[x] == first_equal_kernel[y];
+           });
+  };
+  std::multimap<std::uint64_t, std::uint32_t> classes;  // first variants, by hash
+  for (std::uint32_t id = 0; id < variants.size(); ++id) {
+    std::uint64_t hash = variants[id].rows.size();
+    for (const std::uint32_t row : variants[id].rows) {
+      FLOPCAST_CHECK(row < first_equal_kernel.size(), "a variant names kernels of the table");
+      hash = mix(hash, first_equal_kernel[row]);
+    }
+    for (const std::int64_t size : variants[id].sizes) {
+      hash = mix(hash, static_cast<std::uint64_t>(size));
+    }
+    const auto [begin, end] = classes.equal_range(hash);
+    const auto found = std::find_if(
+        begin, end, [&](const auto& entry) { return same(variants[entry.second], variants[id]); });
+    variant_class.push_back(found == end ? id : found->second);
     if (found == end) classes.emplace(hash, id);
   }
 }

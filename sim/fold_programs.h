@@ -31,11 +31,13 @@ struct FoldedPrograms {
   void rename_rows(Program& program) const;
 
   std::vector<std::uint32_t> class_of;              // by ProgramId
+  std::vector<std::uint32_t> variant_class;         // by VariantId
   std::vector<std::vector<SlotUse>> slot_uses;      // by ProgramId and slot
   std::vector<std::uint32_t> first_equal_kernel;    // by KernelId
   std::vector<std::uint32_t> first_equal_transfer;  // by TransferId
 
  private:
+  void compare_variants(const std::vector<Variant>& variants);
   std::uint32_t row_of(const Op& op) const;
   bool equal(const Program& a, const Program& b) const;
   std::uint64_t scan(const Program& program, const std::vector<Transfer>& transfers,

@@ -30,7 +30,9 @@ struct Op {
                            // allocate, release: the memory pool
   std::uint16_t slot = 0;  // collective, send, recv: which of the rank's groups
   std::uint32_t row = 0;   // compute: KernelId; collective, send: TransferId; record, wait: EventId
-  std::uint32_t tag = 0;   // send, recv: messages of one group match by tag
+  std::uint32_t tag = 0;   // send, recv: messages of one group match by tag;
+                           // compute, allocate, release: place in the rank's variant, from 1;
+                           // 0: row and size are those of the op
   LabelId label{};         // name in the timeline
   std::int64_t size = 0;   // allocate, release: bytes
 };

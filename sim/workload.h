@@ -62,17 +62,25 @@ struct Group {
   std::uint32_t arrivals = 0;
 };
 
+/// Amounts of a rank whose program others run with other amounts.
+struct Variant {
+  std::vector<std::uint32_t> rows;  // of compute ops, by Op::tag - 1
+  std::vector<std::int64_t> sizes;  // of allocate and release
+};
+
 struct Rank {
   std::string name;
   ProgramId program{};
   double speed = 1;               // compute ops take duration / speed
   std::vector<GroupId> groups{};  // by Op::slot; kNoGroup where the program has no use for it
   std::uint64_t count = 1;
+  VariantId variant = kNoVariant;
   std::uint64_t draws = 0;  // sequence of draws for KernelJitter; ranks with the same vary alike
 };
 
 struct Workload {
   std::vector<Program> programs;
+  std::vector<Variant> variants{};
   std::vector<Kernel> kernels;
   std::vector<Transfer> transfers;
   std::vector<Link> links;
