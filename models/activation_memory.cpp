@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "models/expert_routing.h"
+#include "models/pointwise_traffic.h"
 
 namespace flopcast {
 namespace {
@@ -53,10 +54,6 @@ Bytes core_attention_inside(const OperatorContext& context) {
   const double per_score = context.model.dropout ? 2 * w.element + kMaskSize : w.element;
   return bytes(rows * keys * per_score);
 }
-
-}  // namespace
-
-namespace {
 
 /// Tensors of a layer, one after another.
 class SavedTensors {
@@ -338,13 +335,18 @@ WeightOperands head_weight_operands(const OperatorContext& context) {
           .output_gradients = bytes(w.tokens * vocab * w.element)};
 }
 
-/// Logits in the 16-bit type and the fp32 exponents that cross-entropy keeps; the final norm's
-/// input and, gathered or not, its output.
+/// What cross-entropy keeps of the logits; the final norm's input and, gathered or not, its output.
 Bytes saved_by_head(const OperatorContext& context) {
   const Widths w = widths_of(context);
   const double vocab = static_cast<double>(context.padded_vocab) / w.tp;
-  const double logits = w.tokens * vocab * (w.element + element_size(DataType::fp32).value);
+  const double logits = w.tokens * vocab * cross_entropy_bytes(context.training.framework).saved;
   return bytes(logits + 2 * w.sharded_tokens * w.hidden * w.element);
+}
+
+Bytes loss_workspace(const OperatorContext& context) {
+  const Widths w = widths_of(context);
+  const double vocab = static_cast<double>(context.padded_vocab) / w.tp;
+  return bytes(w.tokens * vocab * cross_entropy_bytes(context.training.framework).workspace);
 }
 
 namespace {

@@ -55,8 +55,10 @@ RoutedBytes routed_bytes(const OperatorContext& context, std::int64_t layer,
 /// Of the output projection, last stage.
 WeightOperands head_weight_operands(const OperatorContext& context);
 
-/// Logits and what cross-entropy keeps of them, last stage.
+/// What cross-entropy keeps of the logits, and the final norm, last stage.
 Bytes saved_by_head(const OperatorContext& context);
+/// Beside it while the gradient of the logits is made.
+Bytes loss_workspace(const OperatorContext& context);
 /// A multi-token prediction module, its head included: what stays from forward to backward, what
 /// recompute brings back, what weight gradients need.
 Bytes saved_by_prediction(const OperatorContext& context, std::int64_t layer_in_chunk);

@@ -29,11 +29,17 @@ AttentionShape attention_shape(const OperatorContext& context, std::int64_t laye
           .causal = keys == sequence};
 }
 
-GemmShape qkv_shape(const OperatorContext& context) {
+OperatorList::Shapes qkv_shapes(const OperatorContext& context) {
   const Transformer& model = context.model;
-  return {.m = context.tokens(),
-          .n = (model.query_width() + 2 * model.kv_width()) / context.layout.grid.tp,
-          .k = model.hidden};
+  const std::int64_t tp = context.layout.grid.tp;
+  GemmShape shape{.m = context.tokens(),
+                  .n = (model.query_width() + 2 * model.kv_width()) / tp,
+                  .k = model.hidden};
+  if (!context.training.framework.separate_projections) return {shape};
+  GemmShape key = shape;
+  shape.n = model.query_width() / tp;
+  key.n = model.kv_width() / tp;
+  return {shape, key, key};
 }
 
 GemmShape projection_shape(const OperatorContext& context) {
@@ -250,7 +256,7 @@ void attention_forward(OperatorList& list, const OperatorContext& context, std::
   if (context.model.mla) {
     latent_projections_forward(list, context);
   } else {
-    list.column_forward("qkv", qkv_shape(context));
+    list.column_forward("qkv", qkv_shapes(context));
   }
   rotary(list, context);
   core_attention(list, context, layer, AttentionPass::forward);
@@ -266,7 +272,7 @@ void attention_backward(OperatorList& list, const OperatorContext& context, std:
   if (context.model.mla) {
     latent_projections_backward(list, context);
   } else {
-    list.column_backward("qkv", qkv_shape(context));
+    list.column_backward("qkv", qkv_shapes(context));
   }
   list.norm_backward("input norm", context.model.hidden);
   list.residual_gradient();

@@ -9,10 +9,13 @@ namespace flopcast {
 
 namespace {
 
-GemmShape fc1_shape(const OperatorContext& context, std::int64_t ffn) {
+OperatorList::Shapes fc1_shapes(const OperatorContext& context, std::int64_t ffn) {
   const std::int64_t gates = context.model.gated_mlp ? 2 : 1;
-  return {
+  GemmShape shape{
       .m = context.tokens(), .n = gates * ffn / context.layout.grid.tp, .k = context.model.hidden};
+  if (gates == 1 || !context.training.framework.separate_projections) return {shape};
+  shape.n /= 2;
+  return {shape, shape};
 }
 
 GemmShape fc2_shape(const OperatorContext& context, std::int64_t ffn) {
@@ -27,10 +30,19 @@ double activation_elements(const OperatorContext& context, std::int64_t width, A
          static_cast<double>(width);
 }
 
-void dense_mlp_forward(OperatorList& list, const OperatorContext& context, std::int64_t ffn) {
-  list.column_forward("fc1", fc1_shape(context, ffn));
+namespace {
+
+void first_product_and_activation(OperatorList& list, const OperatorContext& context,
+                                  std::int64_t ffn) {
+  list.column_forward("fc1", fc1_shapes(context, ffn));
   list.memory("activation", MemoryKernel::elementwise, context.tokens(),
               activation_elements(context, ffn / context.layout.grid.tp, AttentionPass::forward));
+}
+
+}  // namespace
+
+void dense_mlp_forward(OperatorList& list, const OperatorContext& context, std::int64_t ffn) {
+  first_product_and_activation(list, context, ffn);
   list.row_forward("fc2", fc2_shape(context, ffn));
 }
 
@@ -38,7 +50,7 @@ void dense_mlp_backward(OperatorList& list, const OperatorContext& context, std:
   list.row_backward("fc2", fc2_shape(context, ffn));
   list.memory("activation", MemoryKernel::elementwise, context.tokens(),
               activation_elements(context, ffn / context.layout.grid.tp, AttentionPass::backward));
-  list.column_backward("fc1", fc1_shape(context, ffn));
+  list.column_backward("fc1", fc1_shapes(context, ffn));
 }
 
 namespace {
@@ -72,11 +84,13 @@ GemmShape logits_shape(const OperatorContext& context) {
 
 /// Vocabulary-parallel cross-entropy: all-reduces of one fp32 number per token: maximum, target
 /// logit, sum of exponents; fused, the last two travel together. None in the backward pass.
-/// Source: Megatron-LM d98e8a64, tensor_parallel/cross_entropy.py, fusions/fused_cross_entropy.py.
+/// Source: Megatron-LM d98e8a64, tensor_parallel/cross_entropy.py, fusions/fused_cross_entropy.py;
+/// flash-attn's is the same in this, torch's loss_parallel is not fused.
 void cross_entropy_reductions(OperatorList& list, const OperatorContext& context) {
   const Bytes row = static_cast<double>(context.tokens()) * element_size(DataType::fp32);
+  const CrossEntropy kind = context.training.framework.cross_entropy;
   list.collective("loss maximum", {CollectiveKind::all_reduce, row});
-  if (context.training.framework.fused_cross_entropy) {
+  if (kind == CrossEntropy::fused || kind == CrossEntropy::one_kernel) {
     list.collective("loss target and sum", {CollectiveKind::all_reduce, 2.0 * row});
   } else {
     list.collective("loss target", {CollectiveKind::all_reduce, row});
@@ -84,14 +98,10 @@ void cross_entropy_reductions(OperatorList& list, const OperatorContext& context
   }
 }
 
-/// Passes over the logits in units of a 16-bit element. Fused: read the logits for maximum, target
-/// and sum, write them as fp32 exponents. Unfused: cast to fp32, maximum, subtract, exponent, sum,
-/// divide.
 double cross_entropy_elements(const OperatorContext& context, AttentionPass pass) {
-  const bool fused = context.training.framework.fused_cross_entropy;
-  const double width = static_cast<double>(context.padded_vocab) / context.layout.grid.tp;
-  if (pass == AttentionPass::forward) return (fused ? 6 : 17) * width;
-  return (fused ? 3 : 7) * width;
+  const PointwiseTraffic moved = cross_entropy_traffic(context.training.framework);
+  return (pass == AttentionPass::forward ? moved.forward : moved.backward) *
+         static_cast<double>(context.padded_vocab) / context.layout.grid.tp;
 }
 
 void embed(OperatorList& list, const OperatorContext& context) {
@@ -119,6 +129,11 @@ void predict(OperatorList& list, const OperatorContext& context) {
   list.memory("cross-entropy", MemoryKernel::softmax, context.tokens(),
               cross_entropy_elements(context, AttentionPass::forward));
   cross_entropy_reductions(list, context);
+  if (const int metrics = context.training.framework.loss_metrics; metrics > 0) {
+    const double width = static_cast<double>(context.padded_vocab) / context.layout.grid.tp;
+    list.memory("loss metrics", MemoryKernel::softmax, context.tokens(),
+                metrics * kTorchCrossEntropy.forward * width);
+  }
 }
 
 void predict_backward(OperatorList& list, const OperatorContext& context) {
@@ -235,12 +250,26 @@ void recompute_modules(OperatorList& list, const OperatorContext& context, std::
 
 }  // namespace
 
+namespace {
+
+/// Of a dense MLP what its backward pass needs: the input of the second product is the last.
+void up_to_second_product(OperatorList& list, const OperatorContext& context) {
+  list.norm_forward("MLP norm", context.model.hidden);
+  first_product_and_activation(list, context, context.model.ffn);
+}
+
+}  // namespace
+
 std::vector<Operator> layer_recompute(const OperatorContext& context, std::int64_t layer,
                                       std::int64_t layer_in_chunk) {
   OperatorList list(context, OperatorPhase::recompute);
   if (fully_recomputed(context.training.recompute, layer_in_chunk)) {
     attention_forward(list, context, layer);
-    mlp_forward(list, context, layer);
+    if (context.training.framework.recompute_stops_early && !context.model.has_experts(layer)) {
+      up_to_second_product(list, context);
+    } else {
+      mlp_forward(list, context, layer);
+    }
   } else if (context.training.recompute.kind == RecomputeKind::every_other_matmul) {
     all_but_every_other_matmul(list, context);
   } else {

@@ -58,6 +58,7 @@ class LayerBuilder {
     chunk.head_forward = timed_here(head_forward(context_));
     chunk.head_backward = timed_here(backward);
     chunk.saved_by_ends += whole_bytes(saved_by_head(context_));
+    chunk.loss_workspace = whole_bytes(loss_workspace(context_));
     if (!splits_) return;
     const BackwardHalves halves = halves_of(backward);
     const WeightOperands kept = head_weight_operands(context_);

@@ -56,6 +56,7 @@ struct ModelChunk {
   TimedOperators head_input_gradient;
   TimedOperators head_weight_gradient;
   std::int64_t saved_by_ends = 0;      // bytes: logits, masks
+  std::int64_t loss_workspace = 0;     // bytes beside those while the backward pass begins
   std::int64_t kept_by_ends = 0;       // bytes from one half of the backward to the other
   std::int64_t parameters = 0;         // elements on one rank
   std::int64_t expert_parameters = 0;  // of them reduced over the experts' own data group

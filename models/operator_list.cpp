@@ -63,10 +63,10 @@ void OperatorList::leave_tensor_region(std::string_view name, Bytes size, bool b
 
 /// With tensor_overlap (Transformer Engine's user buffers) the ring exchange of the input runs
 /// under the product: the part on the local shard starts at once.
-void OperatorList::column_forward(std::string_view name, GemmShape shape) {
+void OperatorList::column_forward(std::string_view name, const Shapes& shapes) {
   const bool beside = context_.training.tensor_overlap;
-  enter_tensor_region("all-gather input", activation_size(shape.k), beside);
-  gemm(name, shape);
+  enter_tensor_region("all-gather input", activation_size(shapes.front().k), beside);
+  for (const GemmShape& shape : shapes) gemm(name, shape);
   if (beside) join();
 }
 
@@ -107,16 +107,22 @@ void OperatorList::wgrad(std::string_view name, GemmShape forward) {
        .work = MemoryCall{MemoryKernel::elementwise, elements * (element_ + 2.0 * gradient)}});
 }
 
-void OperatorList::column_backward(std::string_view name, GemmShape forward) {
+void OperatorList::column_backward(std::string_view name, const Shapes& forward) {
   const bool gathers =
       context_.layout.sequence_parallel && context_.training.framework.regather_in_backward;
   const bool hide = context_.training.framework.overlap_tensor_regather;
-  const Bytes input = activation_size(forward.k);
+  const std::int64_t width = forward.front().k;
+  const Bytes input = activation_size(width);
   if (gathers) regather("all-gather input again", input, hide);
-  dgrad(name, forward);
+  for (const GemmShape& shape : forward) {
+    dgrad(name, shape);
+    if (&shape == &forward.front()) continue;
+    memory("add input gradient", MemoryKernel::elementwise, context_.tokens(),
+           3 * static_cast<double>(width));
+  }
   if (gathers && hide) join();
   leave_tensor_region("reduce input gradient", input, true);
-  wgrad(name, forward);
+  for (const GemmShape& shape : forward) wgrad(name, shape);
   join();
 }
 

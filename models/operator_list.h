@@ -48,9 +48,17 @@ class OperatorList {
   void enter_tensor_region(std::string_view name, Bytes size, bool beside = false);
   void leave_tensor_region(std::string_view name, Bytes size, bool beside = false);
 
-  void column_forward(std::string_view name, GemmShape shape);
+  /// Products of one input, side by side in a column-parallel layer.
+  using Shapes = std::vector<GemmShape>;
+  void column_forward(std::string_view name, const Shapes& shapes);
+  void column_forward(std::string_view name, GemmShape shape) {
+    column_forward(name, Shapes{shape});
+  }
   void row_forward(std::string_view name, GemmShape shape);
-  void column_backward(std::string_view name, GemmShape forward);
+  void column_backward(std::string_view name, const Shapes& forward);
+  void column_backward(std::string_view name, GemmShape forward) {
+    column_backward(name, Shapes{forward});
+  }
   void row_backward(std::string_view name, GemmShape forward);
   /// Both products of the backward pass, without communication.
   void local_backward(std::string_view name, GemmShape forward);

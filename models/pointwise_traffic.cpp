@@ -42,4 +42,30 @@ PointwiseTraffic activation_traffic(const Transformer& model, const Framework& f
   return {.forward = 3, .backward = 5};
 }
 
+/// Fused: the logits are read for maximum, target and sum, and written as fp32 exponents. Unfused:
+/// cast to fp32, maximum, subtract, exponent, sum, divide.
+PointwiseTraffic cross_entropy_traffic(const Framework& framework) {
+  switch (framework.cross_entropy) {
+    case CrossEntropy::unfused: return {.forward = 17, .backward = 7};
+    case CrossEntropy::fused: return {.forward = 6, .backward = 3};
+    case CrossEntropy::torch: return kTorchCrossEntropy;
+    case CrossEntropy::one_kernel: return {.forward = 2, .backward = 2};
+  }
+  return {};
+}
+
+/// Megatron keeps the 16-bit logits and fp32 exponents, whose place the gradient takes. torch keeps
+/// the fp32 log-softmax alone, and makes an fp32 gradient of its output and one of its input; where
+/// the 16-bit logits were, its allocator has room for nothing so large (c10/cuda,
+/// CUDACachingAllocator.cpp). One kernel keeps the logits and makes their gradient.
+LogitBytes cross_entropy_bytes(const Framework& framework) {
+  switch (framework.cross_entropy) {
+    case CrossEntropy::unfused:
+    case CrossEntropy::fused: return {.saved = 2 + 4, .workspace = 0};
+    case CrossEntropy::torch: return {.saved = 4, .workspace = 4 + 4 + 2};
+    case CrossEntropy::one_kernel: return {.saved = 2, .workspace = 2};
+  }
+  return {};
+}
+
 }  // namespace flopcast

@@ -92,7 +92,9 @@ void StageBuilder::begin_backward(int c) {
   hold_gradients(c);
   if (chunk.content.head) {
     begin_unit();
+    if (chunk.loss_workspace > 0) hold(MemoryPool::activations, chunk.loss_workspace);
     work(chunk.head_backward);
+    if (chunk.loss_workspace > 0) free(MemoryPool::activations, chunk.loss_workspace);
     end_unit();
   }
   if (completes(c)) reduce_completed(c, chunk.head_tensor);

@@ -75,6 +75,26 @@ struct TokenRouting {
   std::vector<std::vector<double>> counts{};
 };
 
+/// How the loss is computed from the logits.
+enum class CrossEntropy : std::uint8_t {
+  unfused,     // Megatron's, over the parts of the vocabulary, operator by operator
+  fused,       // the same by fused kernels, with an all-reduce less
+  torch,       // torch.nn.functional.cross_entropy on an fp32 copy of the logits
+  one_kernel,  // one in each direction on 16-bit logits: flash-attn, Liger, Inductor
+};
+inline constexpr std::array kCrossEntropies{CrossEntropy::unfused, CrossEntropy::fused,
+                                            CrossEntropy::torch, CrossEntropy::one_kernel};
+
+constexpr std::string_view to_text(CrossEntropy kind) {
+  switch (kind) {
+    case CrossEntropy::unfused: return "unfused";
+    case CrossEntropy::fused: return "fused";
+    case CrossEntropy::torch: return "torch";
+    case CrossEntropy::one_kernel: return "one_kernel";
+  }
+  return "";
+}
+
 /// What a framework does on its own. Each field is a documented behaviour with its source beside
 /// the preset in framework.cpp; a scenario may override each.
 struct Framework {
@@ -89,7 +109,12 @@ struct Framework {
   /// Norms, rotary embedding and activation by the kernels of PyTorch's own operators, not by fused
   /// or compiled ones (pointwise_traffic.h).
   bool eager_kernels = false;
-  bool fused_cross_entropy = true;       // 2 all-reduces instead of 3, fewer logits kept
+  /// Queries, keys and values by a product each, so too gate and up, whose input's gradients are
+  /// then added up by kernels of their own.
+  bool separate_projections = false;
+  CrossEntropy cross_entropy = CrossEntropy::fused;
+  int loss_metrics =
+      0;  // how often each micro-batch's loss is computed anew, in fp32, to be logged
   bool fused_wgrad_accumulation = true;  // weight gradient GEMM adds into the fp32 buffer
   bool blocking_p2p = false;             // pipeline sends hold the compute stream
   bool zero_all_reduces = false;         // ZeRO-1, 2: all-reduce, then keep a slice
@@ -110,6 +135,9 @@ struct Framework {
   /// A unit's gradients are put one after another into one tensor and divided there, before they
   /// are reduced.
   bool flat_gradients = false;
+  /// Full recompute ends with the last tensor that the backward pass needs, before the last product
+  /// of a dense layer.
+  bool recompute_stops_early = false;
   bool fused_optimizer = true;   // one kernel; else one for each operation of Adam
   bool fresh_gradients = false;  // weight gradients are written in 16 bit, not added to a buffer
   /// Host time to issue one operator: Python, dispatcher and the launches of its kernels. Where a

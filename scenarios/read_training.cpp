@@ -13,6 +13,7 @@ constexpr std::int64_t kLargestMicroBatch = 1 << 16;
 constexpr std::int64_t kLargestBatch = 1 << 26;
 constexpr std::int64_t kMostLayers = 10'000;
 constexpr int kMostGathersAhead = 1000;
+constexpr int kMostLossMetrics = 100;
 constexpr std::int64_t kLargestDivisor = 1 << 20;
 
 constexpr Choice<RecomputeKind> kRecomputeKinds[] = {
@@ -155,7 +156,10 @@ Framework read_framework(const std::optional<Node>& node) {
   fields.flag("fused_attention", framework.fused_attention);
   fields.kind("attention_kernel", framework.attention_kernel, kAttentionKernelKinds);
   fields.flag("eager_kernels", framework.eager_kernels);
-  fields.flag("fused_cross_entropy", framework.fused_cross_entropy);
+  fields.flag("separate_projections", framework.separate_projections);
+  fields.kind("cross_entropy", framework.cross_entropy, kCrossEntropies);
+  fields.count("loss_metrics", framework.loss_metrics, 0, kMostLossMetrics);
+  fields.flag("recompute_stops_early", framework.recompute_stops_early);
   fields.flag("fused_wgrad_accumulation", framework.fused_wgrad_accumulation);
   fields.flag("blocking_p2p", framework.blocking_p2p);
   fields.flag("zero_all_reduces", framework.zero_all_reduces);

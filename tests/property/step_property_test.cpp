@@ -242,6 +242,14 @@ struct LayerSums {
   double recomputed = 0;  // of layers recomputed in full
 };
 
+/// The second product of a dense layer, where recompute stops before it.
+double left_out(const Job& job, std::int64_t layer) {
+  if (!job.training.framework.recompute_stops_early || job.model.has_experts(layer)) return 0;
+  const BatchShape& batch = job.training.batch;
+  return 2.0 * static_cast<double>(job.model.ffn * job.model.hidden) *
+         static_cast<double>(batch.sequence * batch.global_batch);
+}
+
 LayerSums layer_sums(const Job& job, const Plan& plan, double attention) {
   LayerSums sums;
   for (const StageContent& stage : plan.stages) {
@@ -249,7 +257,8 @@ LayerSums layer_sums(const Job& job, const Plan& plan, double attention) {
       const double work = layer_work(job, stage.first_layer + i);
       sums.all += work;
       if (fully_recomputed(job.training.recompute, i)) {
-        sums.recomputed += work + attention / static_cast<double>(job.model.layers);
+        sums.recomputed += work + attention / static_cast<double>(job.model.layers) -
+                           left_out(job, stage.first_layer + i);
       }
     }
   }

@@ -73,8 +73,11 @@ NETWORK = "Assumed. Network: one 400 Gb/s InfiniBand card per GPU, as in DGX H10
 TENSOR_OVERLAP = "Assumed. Tensor parallel overlap: on, as in NVIDIA's performance recipes."
 FSDP_GRADIENTS = "Assumed. Gradients: reduced in bf16, as the framework's pure bf16 policy has it."
 LESS_POWER = "Assumed. Clocks: those of the 700 W card by the cube root of the power limit."
+WHOLE_RECOMPUTE = ("Recompute goes to the end of a layer, as before PyTorch 2.1: the publisher's sweep.sh names 2.0.1 "
+                   "on H100 and 1.13.1 on A100.")
 LATER_KERNELS = "Attention by FlashAttention-2 kernels, as the publisher's sweep.py has it for this model."
-COMPILED = {"preset": "fsdp2", "eager_kernels": False, "fused_cross_entropy": True}
+COMPILED = {"preset": "fsdp2", "eager_kernels": False}  # in 2024 without the loss
+WITH_LOSS = {"cross_entropy": "one_kernel"}
 UNKNOWN_RECOMPUTE = "Assumed. Recompute: none; the source does not say."
 EXPERT_TENSOR = "Assumed. Expert tensor parallelism: as tp, Megatron's default where nothing is set."
 WHOLE_EXPERTS = ("Assumed. Expert tensor parallelism: none; only so ep divides the ranks of the source's "
@@ -278,12 +281,16 @@ def source_keys(row, table, keys, notes):
                      "parameter gather does not.")
     if table in ("mosaicml", "fms-fsdp"):
         notes.append(FSDP_GRADIENTS)
-    if table == "mosaicml" and "Large Scale" in row["source"]["table"] and \
-            row["model"]["name"] in ("MPT-1b", "MPT-3b", "MPT-7b", "MPT-70b"):
-        keys["framework"] = {"preset": "mosaicml", "attention_kernel": "flash2"}
-        notes.append(LATER_KERNELS)
+    if table == "mosaicml":
+        large = "Large Scale" in row["source"]["table"]
+        if large and row["model"]["name"] in ("MPT-1b", "MPT-3b", "MPT-7b", "MPT-70b"):
+            keys["framework"] = {"preset": "mosaicml", "attention_kernel": "flash2"}
+            notes.append(LATER_KERNELS)
+        if not large and row["recompute"] == "full":
+            keys["framework"] = {"preset": "mosaicml", "recompute_stops_early": False}
+            notes.append(WHOLE_RECOMPUTE)
     if table == "torchtitan" and row["overlap"].get("torch_compile"):
-        keys["framework"] = COMPILED
+        keys["framework"] = COMPILED | (WITH_LOSS if row["framework"]["version"] >= "2025" else {})
     if table == "torchtitan" and row["overlap"].get("async_tp"):
         keys["training.tensor_overlap"] = True
     if table == "fms-fsdp":

@@ -98,7 +98,7 @@ TEST_CASE("cross-entropy reduces one number per token, three times or fused twic
   const json& expected =
       cases.at(fused ? "fused_vocab_parallel_cross_entropy" : "vocab_parallel_cross_entropy");
   Case c = make_case(4, false, 64, 1, 64);
-  c.training.framework.fused_cross_entropy = fused;
+  c.training.framework.cross_entropy = fused ? CrossEntropy::fused : CrossEntropy::unfused;
   CHECK(calls_of(head_forward(c.context())) == calls_of(expected.at("forward")));
 }
 
@@ -163,6 +163,46 @@ TEST_CASE("matrix products of a GPT layer add up to 24 b s h^2 forward and twice
   const double forward = 24.0 * 2 * 512 * 1024.0 * 1024.0 / 4;  // one of 4 ranks
   CHECK(products(layer_forward(gpt.context(), 0)).value == Approx(forward).epsilon(1e-12));
   CHECK(products(layer_backward(gpt.context(), 0)).value == Approx(2 * forward).epsilon(1e-12));
+}
+
+TEST_CASE("projections of their own are as much work, and their gradients are added up") {
+  Case c = make_case(2, false, 256, 1, 512);
+  const auto flops_of = [](const std::vector<Operator>& operators) {
+    double sum = 0;
+    for (const Operator& op : operators) sum += executed_flops(op).value;
+    return sum;
+  };
+  const double forward = flops_of(layer_forward(c.context(), 0));
+  const double backward = flops_of(layer_backward(c.context(), 0));
+  c.training.framework.separate_projections = true;
+  CHECK(flops_of(layer_forward(c.context(), 0)) == forward);
+  CHECK(flops_of(layer_backward(c.context(), 0)) == backward);
+  double added = 0;
+  int products = 0;
+  for (const Operator& op : layer_backward(c.context(), 0)) {
+    if (op.name == "add input gradient") added += std::get<MemoryCall>(op.work).moved.value;
+    products += op.name == "qkv" || op.name == "fc1" ? 1 : 0;
+  }
+  // Two sums for queries, keys and values, one for gate and up: three operands of 16 bits each.
+  CHECK(added == 3 * 3 * 2.0 * 256 * 512);
+  CHECK(products == 2 * (3 + 2));
+}
+
+// 24 b s h^2 in the products of a layer's forward pass, of which the last has 8; attention 4 b s^2
+// h without a mask.
+TEST_CASE("recompute that stops early leaves out the last product of a layer") {
+  Case c = make_case(1, false, 256, 1, 512);
+  c.model.gated_mlp = false;
+  c.training.recompute.kind = RecomputeKind::full;
+  const auto recomputed = [&c] {
+    double sum = 0;
+    for (const Operator& op : layer_recompute(c.context(), 0, 0)) sum += executed_flops(op).value;
+    return sum;
+  };
+  const double whole = recomputed();
+  c.training.framework.recompute_stops_early = true;
+  CHECK(whole - recomputed() == 8.0 * 256 * 512 * 512);
+  CHECK(layer_recompute(c.context(), 0, 0).back().name == "activation");
 }
 
 TEST_CASE("full recompute repeats the forward pass of the layers that it names") {

@@ -39,6 +39,51 @@ TEST_CASE("PyTorch's own LayerNorm takes as long as the passes that it makes") {
   CHECK(moved.backward * element / (row.bandwidth * 0.7819) == Approx(row.backward).epsilon(0.15));
 }
 
+// On 16384 rows of 32768 logits in fp32, by the same benchmark on A100: what is not the casts.
+TEST_CASE("PyTorch's own cross-entropy takes as long as the passes that it makes") {
+  Framework framework;
+  framework.cross_entropy = CrossEntropy::torch;
+  const PointwiseTraffic moved = cross_entropy_traffic(framework);
+  constexpr double kCast = 3;  // 2 and 4 bytes, in elements of 16 bits
+  constexpr double kReached = 0.78 * 2039e9;
+  const double element = 2.0 * 16384 * 32768;
+  CHECK((moved.forward - kCast) * element / kReached == Approx(5316.8e-6).epsilon(0.1));
+  CHECK((moved.backward - kCast) * element / kReached == Approx(10169.2e-6).epsilon(0.25));
+}
+
+TEST_CASE("metrics of the loss are its forward pass again") {
+  Transformer model;
+  model.hidden = 64;
+  Training training;
+  training.batch = {.sequence = 32, .micro_batch = 2, .global_batch = 2};
+  training.framework = *framework_preset("mosaicml");
+  const Layout layout;
+  const std::vector<Operator> head = head_forward({model, layout, training, 1024});
+  const auto* call = std::get_if<MemoryCall>(&head.back().work);
+  REQUIRE(call != nullptr);
+  // Cross-entropy and perplexity; 22 bytes for each of 64 x 1024 logits.
+  CHECK(call->moved.value == 2 * 22.0 * 64 * 1024);
+}
+
+TEST_CASE("the loss holds what its kernels make of the logits") {
+  struct Row {
+    CrossEntropy kind;
+    double saved;
+    double peak;  // bytes of a logit
+  };
+  // torch: log-softmax and the gradients of its output and input in fp32, 4 bytes each, and the
+  // place of the 16-bit logits.
+  const auto row = GENERATE(values<Row>({{CrossEntropy::unfused, 6, 6},
+                                         {CrossEntropy::fused, 6, 6},
+                                         {CrossEntropy::torch, 4, 14},
+                                         {CrossEntropy::one_kernel, 2, 4}}));
+  Framework framework;
+  framework.cross_entropy = row.kind;
+  const LogitBytes held = cross_entropy_bytes(framework);
+  CHECK(held.saved == row.saved);
+  CHECK(held.saved + held.workspace == row.peak);
+}
+
 TEST_CASE("fused kernels read what they need once") {
   Transformer model;
   const Framework fused;
