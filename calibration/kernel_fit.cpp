@@ -87,15 +87,11 @@ Provenance fitted_provenance(const KernelSamples& samples, const KernelFitRow& r
 TimeOfSample before(const Profile& profile, const std::vector<GemmSample>& samples) {
   const auto& curve = profile.gemm[index_of(samples.front().type)];
   if (!curve) return {};
-  if (curve->eff_quantise_bw && samples.front().quantise_traffic.value <= 0) {
-    Profile bare = profile;
-    bare.gemm[index_of(samples.front().type)]->eff_quantise_bw.reset();
-    return [bare, &samples](std::size_t i) {
-      return gemm_time(bare, samples[i].type, samples[i].shape).time;
-    };
-  }
   return [&profile, &samples](std::size_t i) {
-    return gemm_time(profile, samples[i].type, samples[i].shape).time;
+    const GemmSample& sample = samples[i];
+    const Seconds product = gemm_time(profile, sample.type, sample.shape).time;
+    if (sample.quantise_traffic.value <= 0) return product;
+    return product + casts_in_tables(profile, sample.type, sample.shape);
   };
 }
 TimeOfSample before(const Profile& profile, const std::vector<AttentionSample>& samples) {

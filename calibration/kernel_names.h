@@ -11,8 +11,8 @@ namespace flopcast {
 
 /// By MemoryKernel.
 inline constexpr std::array<std::string_view, kMemoryKernels> kMemoryKernelNames{
-    "elementwise", "norm_forward", "norm_backward", "rotary",
-    "softmax",     "embedding",    "optimizer",     "permute"};
+    "elementwise", "norm_forward", "norm_backward", "rotary",  "softmax",
+    "embedding",   "optimizer",    "permute",       "quantise"};
 
 constexpr std::string_view to_text(MemoryKernel kernel) {
   return kMemoryKernelNames[static_cast<std::size_t>(kernel)];

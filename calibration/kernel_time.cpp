@@ -94,11 +94,20 @@ DataType stand_in(DataType type) {
     case DataType::tf32:
     case DataType::fp16:
     case DataType::bf16: return DataType::bf16;
+    case DataType::mxfp8: return DataType::fp8_blockwise;
     case DataType::fp8:
-    case DataType::mxfp8:
+    case DataType::fp8_blockwise:
     case DataType::nvfp4: return DataType::fp8;
   }
   return type;
+}
+
+// Of the type, of its stand-in, or of what stands in for that.
+const GemmCurve* gemm_curve(const Profile& profile, DataType type) {
+  for (const DataType known : {type, stand_in(type), stand_in(stand_in(type))}) {
+    if (const auto& curve = profile.gemm[index_of(known)]) return &*curve;
+  }
+  return nullptr;
 }
 
 DataType attention_type(DataType type) {
@@ -108,6 +117,7 @@ DataType attention_type(DataType type) {
     case DataType::fp16: return DataType::fp16;
     case DataType::bf16:
     case DataType::fp8:
+    case DataType::fp8_blockwise:
     case DataType::mxfp8:
     case DataType::nvfp4: return DataType::bf16;
   }
@@ -144,8 +154,7 @@ Flops attention_flops(const AttentionShape& shape, AttentionPass pass) {
 }
 
 bool has_gemm(const Profile& profile, DataType type) {
-  return profile.peak_dense[index_of(type)] &&
-         (profile.gemm[index_of(type)] || profile.gemm[index_of(stand_in(type))]);
+  return profile.peak_dense[index_of(type)] && gemm_curve(profile, type) != nullptr;
 }
 
 TimeEstimate gemm_time(const Profile& profile, DataType type, const GemmShape& shape) {
@@ -154,7 +163,7 @@ TimeEstimate gemm_time(const Profile& profile, DataType type, const GemmShape& s
     return {.time = {}, .evidence = Evidence::measured};
   }
   const bool borrowed = !profile.gemm[index_of(type)];
-  const GemmCurve& curve = *profile.gemm[index_of(borrowed ? stand_in(type) : type)];
+  const GemmCurve& curve = *gemm_curve(profile, type);
   const FlopsPerSecond rate_per_sm =
       *profile.peak_dense[index_of(type)] * (curve.eff_inf * profile.level / profile.sms);
   const BytesPerSecond bandwidth = profile.memory_bandwidth * curve.eff_bw;
@@ -162,13 +171,16 @@ TimeEstimate gemm_time(const Profile& profile, DataType type, const GemmShape& s
   const Seconds compute = compute_time(curve, shape, rate_per_sm, profile.sms, bandwidth);
   Seconds time = soft_maximum(compute, gemm_traffic(type, shape) / bandwidth, curve.p) + curve.t0;
   time += unhidden_result(profile, shape);
-  if (curve.eff_quantise_bw) {
-    const double elements = static_cast<double>(shape.m) * static_cast<double>(shape.k) *
-                            static_cast<double>(shape.batch);
-    time += curve.quantise_traffic * elements / (profile.memory_bandwidth * *curve.eff_quantise_bw);
-  }
   const Evidence own = borrowed ? Evidence::assumed : curve.provenance.evidence;
   return {.time = time, .evidence = weakest(own, profile.level_provenance.evidence)};
+}
+
+Seconds casts_in_tables(const Profile& profile, DataType type, const GemmShape& shape) {
+  const auto& curve = profile.gemm[index_of(type)];
+  if (!curve || !curve->eff_quantise_bw) return {};
+  const double elements = static_cast<double>(shape.m) * static_cast<double>(shape.k) *
+                          static_cast<double>(shape.batch);
+  return curve->quantise_traffic * elements / (profile.memory_bandwidth * *curve->eff_quantise_bw);
 }
 
 TimeEstimate attention_time(const Profile& profile, DataType type, const AttentionShape& shape,

@@ -33,12 +33,14 @@ struct GemmCurve {
   double eff_inf = 0;
   double eff_bw = 0;
   Seconds t0;
-  double k0 = 0;                          // elements of K
-  double c_tile = 0;                      // elements
-  double q_wave = 0;                      // hardness of wave quantisation, 0..1
-  double p = 0;                           // exponent of the soft maximum
-  std::optional<double> eff_quantise_bw;  // fp8: the quantising passes over the activation
-  Bytes quantise_traffic;                 // and their traffic per element of A
+  double k0 = 0;      // elements of K
+  double c_tile = 0;  // elements
+  double q_wave = 0;  // hardness of wave quantisation, 0..1
+  double p = 0;       // exponent of the soft maximum
+  /// Of 8-bit tables that time the casts of A with its products: their part of the bandwidth and
+  /// traffic per element. Not part of gemm_time.
+  std::optional<double> eff_quantise_bw;
+  Bytes quantise_traffic;
   Provenance provenance;
 };
 
@@ -74,8 +76,9 @@ enum class MemoryKernel : std::uint8_t {
   embedding,  // gather and scatter of rows
   optimizer,  // fused Adam
   permute,    // MoE token order
+  quantise,   // casts of operands to 8 and 4 bits, and their transposed copies
 };
-inline constexpr std::size_t kMemoryKernels = 8;
+inline constexpr std::size_t kMemoryKernels = 9;
 
 /// time = bytes moved / (bandwidth * efficiency) + t0
 struct MemoryCurve {
@@ -210,9 +213,12 @@ Flops attention_flops(const AttentionShape& shape, AttentionPass pass);
 /// borrow.
 bool has_gemm(const Profile& profile, DataType type);
 
-/// A type without a curve borrows one: fp16, tf32 and fp32 that of bf16, block-scaled formats that
-/// of fp8; the answer is then assumed. Requires has_gemm.
+/// Of operands that are there in `type`. A type without a curve borrows one: fp16, tf32 and fp32
+/// that of bf16, mxfp8 that of fp8_blockwise, all others that of fp8; the answer is then assumed.
+/// Requires has_gemm.
 TimeEstimate gemm_time(const Profile& profile, DataType type, const GemmShape& shape);
+/// What the tables that a curve was fitted to have in them beside gemm_time: the casts of A.
+Seconds casts_in_tables(const Profile& profile, DataType type, const GemmShape& shape);
 /// By the curve of the nearest head dimension; 8-bit and 4-bit models compute attention in bf16. Of
 /// a kernel without curves those of the newest are taken, and the answer is assumed.
 TimeEstimate attention_time(const Profile& profile, DataType type, const AttentionShape& shape,

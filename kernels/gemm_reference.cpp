@@ -13,6 +13,7 @@ ArrayType storage(DataType type) {
     case DataType::fp16: return ArrayType::fp16;
     case DataType::bf16: return ArrayType::bf16;
     case DataType::fp8:
+    case DataType::fp8_blockwise:
     case DataType::mxfp8:
     case DataType::nvfp4: return ArrayType::fp8_e4m3;
     case DataType::fp32:

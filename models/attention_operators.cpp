@@ -62,12 +62,14 @@ void unfused_attention(OperatorList& list, const OperatorContext& context, Atten
   const std::int64_t rows = batch * a.queries;
   const double keys = static_cast<double>(a.keys);
   const int products = forward ? 1 : 2;  // backward: a gradient for each of the two inputs
+  list.begin_unquantised();
   for (int i = 0; i < products; ++i) list.gemm("attention scores", scores);
   list.memory("attention softmax", MemoryKernel::softmax, rows, softmax * keys);
   if (dropout > 0) {
     list.memory("attention dropout", MemoryKernel::elementwise, rows, dropout * keys);
   }
   for (int i = 0; i < products; ++i) list.gemm("attention values", values);
+  list.end_unquantised();
 }
 
 /// What context parallelism passes between ranks, per rank and layer.
@@ -189,13 +191,13 @@ void latent_projections_forward(OperatorList& list, const OperatorContext& conte
   const LatentAttention& mla = *context.model.mla;
   const LatentShapes shapes = latent_shapes(context);
   if (mla.q_rank > 0) {
-    list.gemm("q down", shapes.q_down);
+    list.local_forward("q down", shapes.q_down);
     list.norm_forward("q norm", mla.q_rank);
     list.column_forward("q up", shapes.q_up);
   } else {
     list.column_forward("q", shapes.q);
   }
-  list.gemm("kv down", shapes.kv_down);
+  list.local_forward("kv down", shapes.kv_down);
   list.norm_forward("kv norm", mla.kv_rank);
   list.enter_tensor_region("all-gather shared key", list.activation_size(mla.qk_rope_dim));
   list.column_forward("kv up", shapes.kv_up);

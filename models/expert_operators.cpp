@@ -178,7 +178,9 @@ void expert_activation(OperatorList& list, const OperatorContext& context) {
 void experts_inside(OperatorList& list, const OperatorContext& context) {
   const MixtureOfExperts& moe = *context.model.moe;
   const ExpertWork work = expert_work(context);
+  list.begin_unquantised();
   list.gemm("router", work.router);
+  list.end_unquantised();
   list.memory("router scores", MemoryKernel::softmax, context.sharded_tokens(),
               kRouterElements * static_cast<double>(moe.experts));
   if (moe.shared_ffn > 0) dense_mlp_forward(list, context, moe.shared_ffn);
@@ -188,9 +190,9 @@ void experts_inside(OperatorList& list, const OperatorContext& context) {
   exchange(list, context, "dispatch tokens", Way::to_experts);
   if (host_waits(context) && once_per_node(context)) list.host_waits();
   receive(list, context);
-  list.gemm("expert fc1", work.fc1);
+  list.local_forward("expert fc1", work.fc1);
   activation(list, context, AttentionPass::forward);
-  list.gemm("expert fc2", work.fc2);
+  list.local_forward("expert fc2", work.fc2);
   from_experts(list, context, "combine tokens");
   permute(list, context, "unpermute tokens");
   if (moe.shared_ffn > 0) add_shared(list, context);
@@ -220,7 +222,9 @@ void experts_backward(OperatorList& list, const OperatorContext& context) {
   }
   list.memory("router scores", MemoryKernel::softmax, context.sharded_tokens(),
               kRouterElements * static_cast<double>(moe.experts));
+  list.begin_unquantised();
   list.local_backward("router", work.router);
+  list.end_unquantised();
   list.norm_backward("MLP norm", context.model.hidden);
   list.residual_gradient();
 }

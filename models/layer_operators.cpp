@@ -125,7 +125,9 @@ void embed_backward(OperatorList& list, const OperatorContext& context) {
 void predict(OperatorList& list, const OperatorContext& context) {
   list.norm_forward("final norm", context.model.hidden);
   list.enter_tensor_region("all-gather head input", list.activation_size(context.model.hidden));
+  list.begin_unquantised();
   list.gemm("logits", logits_shape(context));
+  list.end_unquantised();
   list.memory("cross-entropy", MemoryKernel::softmax, context.tokens(),
               cross_entropy_elements(context, AttentionPass::forward));
   cross_entropy_reductions(list, context);
@@ -139,7 +141,9 @@ void predict(OperatorList& list, const OperatorContext& context) {
 void predict_backward(OperatorList& list, const OperatorContext& context) {
   list.memory("cross-entropy", MemoryKernel::softmax, context.tokens(),
               cross_entropy_elements(context, AttentionPass::backward));
+  list.begin_unquantised();
   list.column_backward("logits", logits_shape(context));
+  list.end_unquantised();
   list.norm_backward("final norm", context.model.hidden);
   list.residual_gradient();
 }

@@ -56,6 +56,8 @@ struct Operator {
   /// exchange, the fullest of them.
   bool routed = false;
   bool host_waits = false;  // for its result, before it issues what follows
+  /// A product that stays in 16 bits where linear layers have 8 or 4.
+  bool unquantised = false;
 };
 
 /// What the operators of a rank depend on.

@@ -1,5 +1,6 @@
 #include "models/operator_list.h"
 
+#include "models/operand_casts.h"
 #include "models/pointwise_traffic.h"
 #include "sim/check.h"
 
@@ -61,10 +62,30 @@ void OperatorList::leave_tensor_region(std::string_view name, Bytes size, bool b
   collective(name, {reduction(), size, beside});
 }
 
+/// Rows of a tensor-parallel region on the rank before they are gathered.
+double OperatorList::rows_outside(std::int64_t rows) const {
+  const double sharded = static_cast<double>(context_.sharded_tokens());
+  return static_cast<double>(rows) * sharded / static_cast<double>(context_.tokens());
+}
+
+void OperatorList::cast(std::string_view name, double elements) {
+  const Bytes traffic = cast_traffic(context_.training);
+  if (unquantised_ || traffic.value <= 0) return;
+  push(name, phase_, MemoryCall{MemoryKernel::quantise, elements * traffic});
+}
+
+void OperatorList::local_forward(std::string_view name, GemmShape shape) {
+  cast("cast input", static_cast<double>(shape.m * shape.k * shape.batch));
+  gemm(name, shape);
+}
+
 /// With tensor_overlap (Transformer Engine's user buffers) the ring exchange of the input runs
 /// under the product: the part on the local shard starts at once.
 void OperatorList::column_forward(std::string_view name, const Shapes& shapes) {
   const bool beside = context_.training.tensor_overlap;
+  for (const GemmShape& shape : shapes) {
+    cast("cast input", rows_outside(shape.m) * static_cast<double>(shape.k));
+  }
   enter_tensor_region("all-gather input", activation_size(shapes.front().k), beside);
   for (const GemmShape& shape : shapes) gemm(name, shape);
   if (beside) join();
@@ -73,6 +94,7 @@ void OperatorList::column_forward(std::string_view name, const Shapes& shapes) {
 /// With tensor_overlap all but the last of tp pieces of the reduction run under the product.
 void OperatorList::row_forward(std::string_view name, GemmShape shape) {
   const Bytes size = activation_size(shape.n);
+  cast("cast input", static_cast<double>(shape.m * shape.k));
   if (!context_.training.tensor_overlap) {
     gemm(name, shape);
     leave_tensor_region("reduce output", size);
@@ -86,8 +108,8 @@ void OperatorList::row_forward(std::string_view name, GemmShape shape) {
 }
 
 void OperatorList::dgrad(std::string_view name, GemmShape forward) {
-  gemm(name, {.m = forward.m, .n = forward.k, .k = forward.n, .batch = forward.batch},
-       OperatorPhase::data_gradient);
+  push(name, OperatorPhase::data_gradient,
+       GemmShape{.m = forward.m, .n = forward.k, .k = forward.n, .batch = forward.batch});
 }
 
 /// dW[n,k] += dY[tokens,n]^T X[tokens,k], added up over micro-batches in the gradient's type: in
@@ -98,7 +120,7 @@ void OperatorList::wgrad(std::string_view name, GemmShape forward) {
   const bool fused = !fresh && context_.training.framework.fused_wgrad_accumulation;
   GemmShape shape{.m = forward.n, .n = forward.k, .k = forward.m, .batch = forward.batch};
   if (fused) shape.result_traffic = 2.0 * gradient;
-  gemm(name, shape, OperatorPhase::weight_gradient);
+  push(name, OperatorPhase::weight_gradient, shape);
   if (fused || fresh) return;
   const double elements = static_cast<double>(shape.m * shape.n * shape.batch);
   list_.push_back(
@@ -115,6 +137,7 @@ void OperatorList::column_backward(std::string_view name, const Shapes& forward)
   const Bytes input = activation_size(width);
   if (gathers) regather("all-gather input again", input, hide);
   for (const GemmShape& shape : forward) {
+    cast("cast gradient", static_cast<double>(shape.m * shape.n));
     dgrad(name, shape);
     if (&shape == &forward.front()) continue;
     memory("add input gradient", MemoryKernel::elementwise, context_.tokens(),
@@ -127,11 +150,17 @@ void OperatorList::column_backward(std::string_view name, const Shapes& forward)
 }
 
 void OperatorList::row_backward(std::string_view name, GemmShape forward) {
+  cast("cast gradient", rows_outside(forward.m) * static_cast<double>(forward.n));
   enter_tensor_region("all-gather output gradient", activation_size(forward.n));
-  local_backward(name, forward);
+  products_backward(name, forward);
 }
 
 void OperatorList::local_backward(std::string_view name, GemmShape forward) {
+  cast("cast gradient", static_cast<double>(forward.m * forward.n * forward.batch));
+  products_backward(name, forward);
+}
+
+void OperatorList::products_backward(std::string_view name, GemmShape forward) {
   dgrad(name, forward);
   wgrad(name, forward);
 }

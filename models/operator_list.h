@@ -17,10 +17,10 @@ class OperatorList {
  public:
   OperatorList(const OperatorContext& context, OperatorPhase phase);
 
-  void gemm(std::string_view name, GemmShape shape, OperatorPhase phase) {
-    push(name, phase, shape);
-  }
-  void gemm(std::string_view name, GemmShape shape) { gemm(name, shape, phase_); }
+  /// Of operands that are there.
+  void gemm(std::string_view name, GemmShape shape) { push(name, phase_, shape); }
+  /// A linear layer on all its input, without communication.
+  void local_forward(std::string_view name, GemmShape shape);
 
   void attention(std::string_view name, AttentionCall call) { push(name, phase_, call); }
 
@@ -33,6 +33,12 @@ class OperatorList {
   /// What follows, up to the other one, is work of the rank's routed experts.
   void begin_routed() { routed_ = true; }
   void end_routed() { routed_ = false; }
+  /// What follows, up to the other one, stays in 16 bits whatever the precision of
+  /// linear layers: head, router, core attention. Sources: Transformer Engine is not used there
+  /// (Megatron-LM d98e8a64, models/gpt/gpt_model.py, transformer/moe/router.py); DeepSeek-V3, arXiv
+  /// 2412.19437, section 3.3.1.
+  void begin_unquantised() { unquantised_ = true; }
+  void end_unquantised() { unquantised_ = false; }
   /// The host waits for the last operator.
   void host_waits() { list_.back().host_waits = true; }
 
@@ -78,8 +84,15 @@ class OperatorList {
 
  private:
   void push(std::string_view name, OperatorPhase phase, decltype(Operator::work) work) {
-    list_.push_back({.name = name, .phase = phase, .work = work, .routed = routed_});
+    list_.push_back({.name = name,
+                     .phase = phase,
+                     .work = work,
+                     .routed = routed_,
+                     .unquantised = unquantised_});
   }
+  /// Casts `elements` to the precision of linear layers, for both directions of products.
+  void cast(std::string_view name, double elements);
+  double rows_outside(std::int64_t rows) const;
   CollectiveKind reduction() const {
     return context_.layout.sequence_parallel ? CollectiveKind::reduce_scatter
                                              : CollectiveKind::all_reduce;
@@ -87,11 +100,13 @@ class OperatorList {
   int ranks_of(StepGroup group) const;
   void regather(std::string_view name, Bytes size, bool beside);
   void dgrad(std::string_view name, GemmShape forward);
+  void products_backward(std::string_view name, GemmShape forward);
 
   const OperatorContext& context_;
   OperatorPhase phase_;
   Bytes element_;
   bool routed_ = false;
+  bool unquantised_ = false;
   std::vector<Operator> list_;
 };
 

@@ -15,13 +15,13 @@ void all_but_every_other_matmul(OperatorList& list, const OperatorContext& conte
   const std::int64_t hidden = model.hidden;
   list.norm_forward("input norm", hidden);
   list.enter_tensor_region("all-gather qkv input", list.activation_size(hidden));
-  list.gemm("keys", {.m = tokens, .n = model.kv_width() / tp, .k = hidden});
+  list.local_forward("keys", {.m = tokens, .n = model.kv_width() / tp, .k = hidden});
   rotary(list, context);
-  list.gemm("attention output", {.m = tokens, .n = hidden, .k = model.query_width() / tp});
+  list.local_forward("attention output", {.m = tokens, .n = hidden, .k = model.query_width() / tp});
   list.residual();
   list.norm_forward("MLP norm", hidden);
   list.enter_tensor_region("all-gather fc1 input", list.activation_size(hidden));
-  list.gemm("up", {.m = tokens, .n = model.ffn / tp, .k = hidden});
+  list.local_forward("up", {.m = tokens, .n = model.ffn / tp, .k = hidden});
   list.memory("activation", MemoryKernel::elementwise, tokens,
               activation_elements(context, model.ffn / tp, AttentionPass::forward));
 }

@@ -16,6 +16,7 @@ constexpr std::int64_t kMostGpus = 1 << 20;
 
 void read_peaks(const Node& node, Gpu& gpu) {
   for (const DataType type : kDataTypes) {
+    if (multiplied_as(type) != type) continue;
     if (const auto peak = node.find(to_text(type))) {
       gpu.peak_dense[static_cast<std::size_t>(type)] = peak->positive_quantity<FlopsPerSecond>();
     }

@@ -12,9 +12,8 @@
 namespace flopcast {
 namespace {
 
-// Names of formats as libraries and benchmarks write them. Block-scaled fp8 has its own kernels but
-// the same peak; choose among such tables with a condition.
-constexpr std::array<std::pair<std::string_view, DataType>, 16> kTypes{{
+// Names of formats as libraries and benchmarks write them.
+constexpr std::array<std::pair<std::string_view, DataType>, 17> kTypes{{
     {"fp32", DataType::fp32},
     {"float32", DataType::fp32},
     {"tf32", DataType::tf32},
@@ -24,7 +23,8 @@ constexpr std::array<std::pair<std::string_view, DataType>, 16> kTypes{{
     {"bf16", DataType::bf16},
     {"bfloat16", DataType::bf16},
     {"fp8", DataType::fp8},
-    {"fp8_block", DataType::fp8},
+    {"fp8_block", DataType::fp8_blockwise},
+    {"fp8_blockwise", DataType::fp8_blockwise},
     {"float8_e4m3fn", DataType::fp8},
     {"float8_e4m3fnuz", DataType::fp8},
     {"a8w8_blockscale", DataType::fp8},

@@ -124,7 +124,9 @@ void read_by_type(const Node& root, Profile& profile) {
   const Node curves = root.at("gemm");
   for (const DataType type : kDataTypes) {
     const auto i = static_cast<std::size_t>(type);
-    if (const auto peak = peaks.find(to_text(type))) {
+    if (multiplied_as(type) != type) {
+      profile.peak_dense[i] = profile.peak_dense[static_cast<std::size_t>(multiplied_as(type))];
+    } else if (const auto peak = peaks.find(to_text(type))) {
       profile.peak_dense[i] = peak->positive_quantity<FlopsPerSecond>();
     }
     if (const auto curve = curves.find(to_text(type))) {

@@ -29,6 +29,10 @@ constexpr Choice<RecomputeModule> kRecomputeModules[] = {
     {"moe", RecomputeModule::moe},
     {"moe_act", RecomputeModule::moe_act},
     {"shared_experts", RecomputeModule::shared_experts}};
+constexpr Choice<Fp8Recipe> kFp8Recipes[] = {{"delayed", Fp8Recipe::delayed},
+                                             {"tensorwise", Fp8Recipe::tensorwise},
+                                             {"blockwise", Fp8Recipe::blockwise},
+                                             {"mxfp8", Fp8Recipe::mxfp8}};
 constexpr Choice<ScheduleKind> kSchedules[] = {
     {"gpipe", ScheduleKind::gpipe},
     {"1f1b", ScheduleKind::one_f_one_b},
@@ -90,11 +94,24 @@ void set_stored_types(Training& training) {
       return;
     case DataType::bf16:
     case DataType::fp8:
+    case DataType::fp8_blockwise:
     case DataType::mxfp8:
     case DataType::nvfp4:
       training.parameter_dtype = DataType::bf16;
       training.gradient_dtype = DataType::fp32;
       return;
+  }
+}
+
+/// A recipe of blocks is a data type of its own.
+void read_fp8_recipe(const Node& node, Training& training) {
+  if (training.precision != DataType::fp8) node.fail("only precision fp8 has recipes");
+  training.fp8_recipe = node.one_of(kFp8Recipes);
+  switch (training.fp8_recipe) {
+    case Fp8Recipe::delayed:
+    case Fp8Recipe::tensorwise: return;
+    case Fp8Recipe::blockwise: training.precision = DataType::fp8_blockwise; return;
+    case Fp8Recipe::mxfp8: training.precision = DataType::mxfp8; return;
   }
 }
 
@@ -116,6 +133,7 @@ Training read_training(const Node& node, Layout& layout) {
   fields.needed_count("global_batch", training.batch.global_batch, kLargestBatch);
   fields.kind("precision", training.precision, kDataTypes);
   set_stored_types(training);
+  if (const auto recipe = node.find("fp8_recipe")) read_fp8_recipe(*recipe, training);
   fields.kind("parameter_dtype", training.parameter_dtype, kParameterTypes);
   fields.kind("gradient_dtype", training.gradient_dtype, kGradientTypes);
   fields.kind("moment_dtype", training.moment_dtype, kMomentTypes);

@@ -11,11 +11,13 @@
 
 namespace flopcast {
 
-enum class DataType : std::uint8_t { fp32, tf32, fp16, bf16, fp8, mxfp8, nvfp4 };
+/// fp8: one scale for a tensor; fp8_blockwise: one for 1 x 128 elements of an activation and 128 x
+/// 128 of a weight (DeepSeek-V3, arXiv 2412.19437, section 3.3.2); mxfp8, nvfp4: one for 32 and 16.
+enum class DataType : std::uint8_t { fp32, tf32, fp16, bf16, fp8, fp8_blockwise, mxfp8, nvfp4 };
 
-inline constexpr std::array kDataTypes{DataType::fp32, DataType::tf32, DataType::fp16,
-                                       DataType::bf16, DataType::fp8,  DataType::mxfp8,
-                                       DataType::nvfp4};
+inline constexpr std::array kDataTypes{DataType::fp32,  DataType::tf32, DataType::fp16,
+                                       DataType::bf16,  DataType::fp8,  DataType::fp8_blockwise,
+                                       DataType::mxfp8, DataType::nvfp4};
 
 /// Storage of one element without scale factors; tf32 is stored as fp32.
 constexpr Bytes element_size(DataType type) {
@@ -25,10 +27,16 @@ constexpr Bytes element_size(DataType type) {
     case DataType::fp16: return bytes(2);
     case DataType::bf16: return bytes(2);
     case DataType::fp8: return bytes(1);
+    case DataType::fp8_blockwise: return bytes(1);
     case DataType::mxfp8: return bytes(1);
     case DataType::nvfp4: return bytes(0.5);
   }
   return {};
+}
+
+/// Whose peak rate products of a format have: blocks of fp8 are multiplied as fp8.
+constexpr DataType multiplied_as(DataType type) {
+  return type == DataType::fp8_blockwise ? DataType::fp8 : type;
 }
 
 constexpr std::string_view to_text(DataType type) {
@@ -38,6 +46,7 @@ constexpr std::string_view to_text(DataType type) {
     case DataType::fp16: return "fp16";
     case DataType::bf16: return "bf16";
     case DataType::fp8: return "fp8";
+    case DataType::fp8_blockwise: return "fp8_blockwise";
     case DataType::mxfp8: return "mxfp8";
     case DataType::nvfp4: return "nvfp4";
   }

@@ -25,7 +25,7 @@ struct Gpu {
   std::vector<std::string> sources;
 
   std::optional<FlopsPerSecond> peak(DataType type) const {
-    return peak_dense[static_cast<std::size_t>(type)];
+    return peak_dense[static_cast<std::size_t>(multiplied_as(type))];
   }
 };
 

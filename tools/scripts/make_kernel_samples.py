@@ -48,7 +48,8 @@ def gemm(folder):
     out = []
     for key, gpu in AIC_GPUS.items():
         table = [r for r in rows(folder, f"gemm_aic_{key}.csv") if r["framework"].startswith("trtllm") and trains(r)]
-        for theirs, ours, quantise, most in (("bfloat16", "bf16", 0, 1500), ("fp8", "fp8", 5, 700), ("nvfp4", "nvfp4", 0, 300)):
+        for theirs, ours, quantise, most in (("bfloat16", "bf16", 0, 1500), ("fp8", "fp8", 5, 700),
+                                             ("fp8_block", "fp8_blockwise", 3, 400), ("nvfp4", "nvfp4", 2.5625, 400)):
             out += some([gemm_line(gpu, ours, r, quantise, "trtllm") for r in table if r["dtype"] == theirs], most)
     table = [r for r in rows(folder, "gemm_llmservingsim_rtx4090.csv") if trains(r)]
     out += some([gemm_line("rtx4090", "bf16", r, 0, "llmservingsim") for r in table], 600)

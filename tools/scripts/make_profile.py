@@ -324,6 +324,10 @@ def memory_json(data, key):
         "optimizer": row(0.85, 5, "assumed", "pytorch issue 119842, fused Adam on a 500 W H100 with "
                          "HBM2e: 2.1 TB/s"),
         "permute": row(0.6, 5, "assumed", "no table: between gather (0.3) and copy (0.9)"),
+        "quantise": row(0.73, 0, "fitted" if key == "b200_sxm" else "assumed", "pytorch/ao 36027d8, mxfp8 casts "
+                        "along and across rows on B200: 5.40 to 6.46 TB/s of 8") if "b200" in key else
+                    row(0.83, 0, "fitted" if key == "h100_sxm" else "assumed", "pytorch/ao 36027d8, 1 x 128 and "
+                        "128 x 128 casts of 0.4 to 1.6 GB on H100: 2.70 to 2.90 TB/s of 3.35"),
     }
 
 
@@ -338,16 +342,21 @@ def peak_json(gpu):
 # Part of the kernel tables' speed that long training keeps: the tables come from short runs in CUDA
 # graphs, training clocks lower at the power limit. By fit_level; every other GPU is assumed to keep
 # all of it until runs on it are among scenarios/published/.
-LEVELS = {"a100-sxm": 0.84, "a100-sxm-40gb": 0.84, "h100-sxm": 0.84}
+LEVELS = {"a100-sxm": 0.84, "a100-sxm-40gb": 0.84, "h100-sxm": 0.84, "b200-sxm": 0.78, "gb200": 0.78}
+SHARED = {"a100": "A100 40 GB with the 80 GB card", "h100": "H100 alone", "b200": "B200 with GB200", "gb200": "B200 with GB200"}
+SAME_CHIP = {"h800-sxm": "h100-sxm", "h200-sxm": "h100-sxm"}  # at the same power limit, 700 W
 
 
 def level_json(name):
+    if name in SAME_CHIP:
+        return {"value": LEVELS[SAME_CHIP[name]], **provenance(
+            "assumed", f"that of {SAME_CHIP[name]}, the same chip at the same power limit")}
     if name not in LEVELS:
         return {"value": 1, **provenance("assumed", "kernel tables come from short runs in CUDA "
                                          "graphs; long training at the power limit clocks lower")}
     return {"value": LEVELS[name], **provenance(
         "fitted", "least median absolute error of step time on the fit runs of scenarios/published/ "
-        "(tools/scripts/fit_level); A100 40 GB with the 80 GB card")}
+        f"(tools/scripts/fit_level); {SHARED[name.split('-')[0]]}")}
 
 
 def profile_json(data, name, catalogue, key, network, own_curves, note):

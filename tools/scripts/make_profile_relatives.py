@@ -40,6 +40,12 @@ SAME_CHIP = {"h100-sxm-500w"}  # keep the relative's older attention kernels too
 # Profiles of make_profile.py of which a kind of kernels is fitted anew: better on rows held back.
 REFITTED = {"h200-sxm": ("memory",), "gb200": ("gemm", "memory")}
 KINDS = ("gemm", "attention", "memory")
+# Types whose curves make_profile.py does not know, or not with the casts that their tables have in them.
+BLOCKS = {"h100-sxm": ("fp8_blockwise",), "h200-sxm": ("fp8_blockwise",), "b200-sxm": ("fp8_blockwise", "nvfp4"),
+          "gb200": ("fp8_blockwise",)}
+TAKEN_OVER = {"h800-sxm": "h100-sxm"}
+
+LEVELS = {"b300-sxm": 0.88, "gb300": 0.88}  # by fit_level, as in make_profile.py
 
 # Of which samples a fit takes its words.
 SOURCES = {
@@ -143,7 +149,11 @@ def relative_profile(out, name, gpu):
     profile.update(name=name, gpu=name, date=DATE, description=f"{note}; what has no table of its own as {relative}",
                    peak_dense=gpu["peak_dense"], sms=gpu["sms"], memory_bandwidth=gpu["memory_bandwidth"], curves=[])
     profile["level"] = {"value": 1, **provenance("assumed", "no training run of this GPU is among scenarios/published/")}
-    profile["gemm"] = {t: c for t, c in profile["gemm"].items() if t in gpu["peak_dense"]}
+    if name in LEVELS:
+        profile["level"] = {"value": LEVELS[name], **provenance(
+            "fitted", "least median absolute error of step time on the fit runs of scenarios/published/ "
+            "(tools/scripts/fit_level); B300 with GB300")}
+    profile["gemm"] = {t: c for t, c in profile["gemm"].items() if t.removesuffix("_blockwise") in gpu["peak_dense"]}
     if name not in SAME_CHIP:
         profile["attention"] = [curve for curve in profile["attention"] if "kernel" not in curve]
     profile["network"]["compute_share"] = share_json(gpu["sms"])
@@ -188,6 +198,27 @@ def fitted(flopcast, name, profile, kinds=KINDS):
     return in_words(fresh)
 
 
+def add_blocks(flopcast, out):
+    rows = SAMPLES / "gemm.csv"
+    for name, types in BLOCKS.items():
+        file = out / f"{name}.json"
+        profile = json.loads(file.read_text())
+        for kind in types:
+            with tempfile.TemporaryDirectory() as folder:
+                fresh = pathlib.Path(folder) / "fresh.json"
+                subprocess.run([flopcast, "calibrate", "--from", rows, "--where", f"gpu={name}", "--where",
+                                f"type={kind}", "--base", file, "-o", fresh], check=True, stdout=subprocess.DEVNULL)
+                profile["gemm"][kind] = in_words(json.loads(fresh.read_text())["gemm"][kind])
+        file.write_text(text(profile) + "\n")
+    for name, relative in TAKEN_OVER.items():
+        file = out / f"{name}.json"
+        profile = json.loads(file.read_text())
+        known = json.loads((out / f"{relative}.json").read_text())["gemm"]["fp8_blockwise"]
+        profile["gemm"]["fp8_blockwise"] = {k: v for k, v in known.items() if k not in ("median_error", "p90_error")} | {
+            "evidence": "assumed"}
+        file.write_text(text(profile) + "\n")
+
+
 def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
@@ -196,6 +227,7 @@ def main():
     for name, kinds in REFITTED.items():
         file = out / f"{name}.json"
         file.write_text(text(fitted(sys.argv[1], name, json.loads(file.read_text()), kinds)) + "\n")
+    add_blocks(sys.argv[1], out)
     for name in RELATIVES:  # MI300X before those that start from it
         profile = relative_profile(out, name, gpus[name])
         (out / f"{name}.json").write_text(text(fitted(sys.argv[1], name, profile) if sampled(name) else profile) + "\n")
