@@ -93,6 +93,11 @@ TEST_CASE("GPUs of the catalogue are as their sheets say") {
   CHECK(gpus.at("a100-sxm").peak(DataType::bf16) == teraflops_per_second(312));
   // PyTorch's "total capacity of 79.15 GiB" on an A100 of 80 GB.
   CHECK(gpus.at("a100-sxm").memory == gibibytes(79.15));
+  // The same of Blackwell: more than the GB on the sheets.
+  CHECK(gpus.at("b200-sxm").memory == gibibytes(178.35));
+  CHECK(gpus.at("gb200").memory == gibibytes(184.31));
+  CHECK(gpus.at("b300-sxm").memory == gibibytes(267.69));
+  CHECK(gpus.at("gb300").memory == gibibytes(276.50));
   CHECK(gpus.at("a100-sxm").nvlink == gigabytes_per_second(300));
   CHECK_FALSE(gpus.at("v100-sxm-32gb").peak(DataType::bf16));  // Volta has no bf16
   CHECK_FALSE(gpus.at("a100-sxm").peak(DataType::fp8));        // nor Ampere fp8
