@@ -65,6 +65,10 @@ struct Layout {
   ContextKind context = ContextKind::ring;
   TokenDispatcher dispatcher = TokenDispatcher::all_to_all;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  /// 1F1B, plain without a pipeline or interleaved: the forward and the backward pass of a turn run
+  /// side by side, layer beside layer, so that the exchanges of one hide behind the work of the
+  /// other. Megatron's overlap_moe_expert_parallel_comm.
+  bool overlap_expert_exchange = false;
   int micro_batch_group = 0;            // interleaved: group size per virtual stage; 0 means pp
   std::vector<int> layers_per_stage{};  // explicit split, one entry per global stage; empty: even
   bool account_embedding_in_split = false;  // Megatron: the embedding counts as a layer of stage 0

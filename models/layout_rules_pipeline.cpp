@@ -50,6 +50,16 @@ constexpr LayoutRule kPipelineRules[] = {
      [](const LayoutCase& c) {
        return fmt::format("pp = {} is odd, but DualPipe needs an even one", c.grid().pp);
      }},
+    // Source: Megatron-LM d98e8a64, megatron/core/model_parallel_config.py,
+    // overlap_moe_expert_parallel_comm.
+    {LayoutKey::vpp,
+     [](const LayoutCase& c) {
+       return c.layout.overlap_expert_exchange && c.grid().pp > 1 && !c.interleaved();
+     },
+     [](const LayoutCase& c) {
+       return fmt::format("overlap_expert_exchange with pp = {} needs the interleaved schedule",
+                          c.grid().pp);
+     }},
     {LayoutKey::vpp, [](const LayoutCase& c) { return c.layout.vpp < c.chunks().least; },
      [](const LayoutCase& c) {
        return fmt::format("the {} schedule needs vpp of at least {}",

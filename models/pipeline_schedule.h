@@ -35,6 +35,7 @@ struct ScheduleShape {
   int micro_batches = 1;
   int chunks = 1;  // per rank
   int group = 0;   // interleaved: micro-batches per virtual stage before the next; 0 means ranks
+  bool side_by_side = false;  // 1F1B and interleaved: forward and backward of a turn are one op
 };
 
 /// By rank, the ops in order. The shape must be legal (layout_violations).

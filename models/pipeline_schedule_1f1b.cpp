@@ -45,6 +45,30 @@ RankOps one_forward_one_backward(const RankOps& forwards, const RankOps& backwar
   return ops;
 }
 
+// A forward must have ended before its own backward runs beside a later one, hence one more to warm
+// up. Source: Megatron-LM d98e8a64, megatron/core/pipeline_parallel/schedules.py,
+// get_pp_rank_microbatches, and combined_1f1b.py.
+RankOps side_by_side(const RankOps& forwards, const RankOps& backwards, std::size_t warm_up) {
+  warm_up = std::min(warm_up + 1, forwards.size());
+  RankOps ops(forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(warm_up));
+  for (std::size_t k = warm_up; k < forwards.size(); ++k) {
+    const ScheduleOp& back = backwards[k - warm_up];
+    ScheduleOp pair = forwards[k];
+    pair.pass = Pass::overlapped;
+    pair.beside_micro_batch = back.micro_batch;
+    pair.beside_chunk = back.chunk;
+    ops.push_back(pair);
+  }
+  ops.insert(ops.end(), backwards.end() - static_cast<std::ptrdiff_t>(warm_up), backwards.end());
+  return ops;
+}
+
+RankOps in_turns(const ScheduleShape& shape, const RankOps& forwards, const RankOps& backwards,
+                 std::size_t warm_up) {
+  return shape.side_by_side ? side_by_side(forwards, backwards, warm_up)
+                            : one_forward_one_backward(forwards, backwards, warm_up);
+}
+
 // Splits the backwards: a weight gradient follows `delay` backwards after its input gradient.
 RankOps with_delayed_weight_gradients(const RankOps& ops, const RankOps& backwards,
                                       std::size_t delay) {
@@ -77,8 +101,7 @@ ScheduleOps one_f_one_b_order(const ScheduleShape& shape) {
   const RankOps backwards = virtual_micro_batches(Pass::backward, shape, shape.ranks);
   ScheduleOps ranks;
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    ranks.push_back(
-        one_forward_one_backward(forwards, backwards, capped(shape.ranks - 1 - rank, shape)));
+    ranks.push_back(in_turns(shape, forwards, backwards, capped(shape.ranks - 1 - rank, shape)));
   }
   return ranks;
 }
@@ -94,7 +117,7 @@ ScheduleOps interleaved_order(const ScheduleShape& shape) {
   for (int rank = 0; rank < shape.ranks; ++rank) {
     const std::int64_t warm_up =
         2 * std::int64_t{shape.ranks - 1 - rank} + std::int64_t{shape.chunks - 1} * group;
-    ranks.push_back(one_forward_one_backward(forwards, backwards, capped(warm_up, shape)));
+    ranks.push_back(in_turns(shape, forwards, backwards, capped(warm_up, shape)));
   }
   return ranks;
 }

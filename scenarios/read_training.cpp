@@ -159,6 +159,14 @@ Training read_training(const Node& node, Layout& layout) {
   fields.flag("pad_to_capacity", training.pad_to_capacity);
   layout.schedule = layout.vpp > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
   fields.kind("schedule", layout.schedule, kSchedules);
+  if (const auto overlap = node.find("overlap_expert_exchange")) {
+    layout.overlap_expert_exchange = overlap->boolean();
+    const bool in_turns = layout.schedule == ScheduleKind::interleaved ||
+                          layout.schedule == ScheduleKind::one_f_one_b;
+    if (layout.overlap_expert_exchange && !in_turns) {
+      overlap->fail("only 1f1b and interleaved run a forward beside a backward on demand");
+    }
+  }
   return training;
 }
 

@@ -136,6 +136,33 @@ TEST_CASE("activations freed by the input gradient peak as in the reference") {
   }
 }
 
+// By hand, after combined_1f1b.py: one forward more to warm up, then pairs, then what is left.
+TEST_CASE("side by side, a turn is one op") {
+  const auto alone = pipeline_schedule(ScheduleKind::one_f_one_b,
+                                       {.ranks = 1, .micro_batches = 3, .side_by_side = true});
+  const auto pair = [](int ahead, int chunk, int back, int beside) {
+    return ScheduleOp{.pass = Pass::overlapped,
+                      .micro_batch = ahead,
+                      .chunk = chunk,
+                      .beside_micro_batch = back,
+                      .beside_chunk = beside};
+  };
+  const auto single = [](Pass pass, int micro_batch, int chunk) {
+    return ScheduleOp{.pass = pass, .micro_batch = micro_batch, .chunk = chunk};
+  };
+  using Ops = std::vector<ScheduleOp>;
+  CHECK(alone[0] == Ops{single(Pass::forward, 0, 0), pair(1, 0, 0, 0), pair(2, 0, 1, 0),
+                        single(Pass::backward, 2, 0)});
+  // Two ranks, two chunks, two micro-batches: the last rank warms up with both on chunk 0 and one
+  // more.
+  const auto two =
+      pipeline_schedule(ScheduleKind::interleaved,
+                        {.ranks = 2, .micro_batches = 2, .chunks = 2, .side_by_side = true});
+  CHECK(two[1] == Ops{single(Pass::forward, 0, 0), single(Pass::forward, 1, 0),
+                      single(Pass::forward, 0, 1), pair(1, 1, 0, 1), single(Pass::backward, 1, 1),
+                      single(Pass::backward, 0, 0), single(Pass::backward, 1, 0)});
+}
+
 TEST_CASE("overlapped pairs that start and end together take the time of the reference") {
   for (const json& c : golden_schedules()["cases"]) {
     const json& expected = c["expected"];
