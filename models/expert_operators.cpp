@@ -19,6 +19,15 @@ constexpr double kRouterElements = 8;
 constexpr Bytes kCountSize = bytes(8);   // number of tokens for one expert, int64
 constexpr Bytes kChoiceSize = bytes(5);  // of a token for an expert: a flag and an fp32 probability
 
+/// What the router and the bookkeeping of tokens take on the host, as so many operators. Megatron-LM
+/// d98e8a64, transformer/moe/router.py and moe_utils.py, issue some 35 small calls for the choice
+/// (softmax, top k, masks, scatters, auxiliary loss and its log), some 20 for their gradients, and
+/// token_dispatcher.py some 20 for counts and their copies to the host; of such calls three take as
+/// long as an operator of the other kinds (assumed).
+constexpr int kRouterCalls = 12;
+constexpr int kRouterGradientCalls = 7;
+constexpr int kCountCalls = 7;
+
 /// Work of the routed experts on one rank.
 struct ExpertWork {
   RoutedTokens tokens;
@@ -183,6 +192,7 @@ void experts_inside(OperatorList& list, const OperatorContext& context) {
   list.end_unquantised();
   list.memory("router scores", MemoryKernel::softmax, context.sharded_tokens(),
               kRouterElements * static_cast<double>(moe.experts));
+  list.host_calls(kRouterCalls + kCountCalls);
   if (moe.shared_ffn > 0) dense_mlp_forward(list, context, moe.shared_ffn);
   exchange_counts(list, context);
   if (host_waits(context) && !once_per_node(context)) list.host_waits();
@@ -222,6 +232,7 @@ void experts_backward(OperatorList& list, const OperatorContext& context) {
   }
   list.memory("router scores", MemoryKernel::softmax, context.sharded_tokens(),
               kRouterElements * static_cast<double>(moe.experts));
+  list.host_calls(kRouterGradientCalls);
   list.begin_unquantised();
   list.local_backward("router", work.router);
   list.end_unquantised();

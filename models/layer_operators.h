@@ -56,6 +56,7 @@ struct Operator {
   /// exchange, the fullest of them.
   bool routed = false;
   bool host_waits = false;  // for its result, before it issues what follows
+  int host_calls = 1;       // how many operators' time the host takes to issue it
   /// A product that stays in 16 bits where linear layers have 8 or 4.
   bool unquantised = false;
 };

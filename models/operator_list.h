@@ -41,6 +41,8 @@ class OperatorList {
   void end_unquantised() { unquantised_ = false; }
   /// The host waits for the last operator.
   void host_waits() { list_.back().host_waits = true; }
+  /// The last operator stands for many calls of the framework.
+  void host_calls(int calls) { list_.back().host_calls = calls; }
 
   /// Nothing for a group of one.
   void collective(std::string_view name, const GroupCall& call);

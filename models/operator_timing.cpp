@@ -241,7 +241,7 @@ class Timer {
     if (std::holds_alternative<Join>(op.work)) return;
     const auto* memory = std::get_if<MemoryCall>(&op.work);
     if (memory != nullptr && memory->kernel == MemoryKernel::quantise) return;
-    host_ += training_.framework.host_per_operator;
+    host_ += static_cast<double>(op.host_calls) * training_.framework.host_per_operator;
     const auto* gemm = std::get_if<GemmShape>(&op.work);
     if (gemm == nullptr || !op.routed || gemm->batch == 1) return;
     host_ += static_cast<double>(gemm->batch) * training_.framework.host_per_expert_product;

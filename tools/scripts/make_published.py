@@ -79,6 +79,8 @@ LATER_KERNELS = "Attention by FlashAttention-2 kernels, as the publisher's sweep
 COMPILED = {"preset": "fsdp2", "eager_kernels": False}  # in 2024 without the loss
 WITH_LOSS = {"cross_entropy": "one_kernel"}
 UNKNOWN_RECOMPUTE = "Assumed. Recompute: none; the source does not say."
+GRAPHS = "Assumed. Host time: none, as CUDA graphs hold whole layers."
+OTHER_RELEASE = "Assumed. Recompute: that of the same setup in another release, whose recipe is published."
 EXPERT_TENSOR = "Assumed. Expert tensor parallelism: as tp, Megatron's default where nothing is set."
 WHOLE_EXPERTS = ("Assumed. Expert tensor parallelism: none; only so ep divides the ranks of the source's "
                  "smallest run.")
@@ -129,8 +131,32 @@ def precision(row):
     raise LeftOut(f"precision not known: {text or 'none'}")
 
 
+def fp8_recipe(row):
+    """By Megatron's names; delayed scaling is the default of the scenario and of the time."""
+    text = row["precision"] or ""
+    return "tensorwise" if "current scaling" in text and "not stated" not in text else \
+        "blockwise" if "blockwise" in text else None
+
+
+def setup(row):
+    """What a publisher's recipe is for, whatever its release and global batch."""
+    keys = ("tp", "pp", "vpp", "cp", "ep", "micro_batch", "seq_len", "num_gpus", "precision")
+    return (row["id"].split("-")[0][:2], row["hardware"]["gpu"], row["model"]["name"], *(row[key] for key in keys))
+
+
+def fill_recompute(rows):
+    """Rows of model recipes that do not say what they recompute take it from their like in another release."""
+    known = {setup(row): row["recompute"] for row in rows if row["recompute"]}
+    for row in rows:
+        if row["recompute"] is None and row["model"]["experts"] and setup(row) in known:
+            row["recompute"] = known[setup(row)]
+            row["recompute_of_other_release"] = True
+
+
 def recompute(row, notes):
     text = row["recompute"]
+    if row.get("recompute_of_other_release"):
+        notes.append(OTHER_RELEASE)
     if text is None:
         if row["zero_stage"] == 3:
             raise LeftOut("recompute not published")
@@ -242,6 +268,10 @@ def parallel_keys(row, table, notes):
     if row["model"]["experts"] and row["tp"] > 1:
         keys["parallel.etp"] = expert_tensor(row, table, notes)
     keys |= sharding_keys(row)
+    if row["overlap"].get("moe_dispatcher") in ("deepep", "hybridep") and keys.get("parallel.ep"):
+        keys["parallel.dispatcher"] = "deepep"
+    if row["overlap"].get("moe_a2a_overlap") and keys.get("parallel.ep"):
+        keys["training.overlap_expert_exchange"] = True
     if row["sequence_parallel"] and row["tp"] > 1:
         keys["parallel.sequence_parallel"] = True
     schedule = row["overlap"].get("pp_schedule")
@@ -305,8 +335,15 @@ def source_keys(row, table, keys, notes):
             notes.append(TENSOR_OVERLAP)
         if overlap and keys.get("parallel.sequence_parallel"):
             keys["training.tensor_overlap"] = True
-        if "token drop" in " ".join(row["notes"]) or row["model"]["name"].startswith("Grok"):
+        if re.search("token ?drop[:,]", " ".join(row["notes"])) or row["model"]["name"].startswith("Grok"):
             keys["training.capacity_factor"] = 1
+
+
+def graph_keys(row, keys, notes):
+    """Megatron's own graphs hold whole layers, or the step: the host launches no kernel."""
+    if row["overlap"].get("cuda_graph_impl") in ("local", "full_iteration") and row["model"]["experts"]:
+        keys["framework"] = {"preset": keys["framework"], "host_per_operator": "0 us", "host_per_expert_product": "0 us"}
+        notes.append(GRAPHS)
 
 
 def source_text(row):
@@ -332,9 +369,12 @@ def scenario_of(row):
     keys |= {"training.sequence": row["seq_len"], "training.micro_batch": row["micro_batch"],
              "training.global_batch": row["global_batch"], "training.precision": precision(row),
              "training.recompute": recompute(row, notes)}
+    if precision(row) == "fp8" and fp8_recipe(row):
+        keys["training.fp8_recipe"] = fp8_recipe(row)
     if row["global_batch"] % (row["micro_batch"] * row["dp"]):
         raise LeftOut("the global batch does not divide into the micro-batches")
     source_keys(row, table, keys, notes)
+    graph_keys(row, keys, notes)
     split_over_stages(row, keys, notes)
     keys["expect.step_time.value"] = f"{step_seconds(row, notes):.6g} s"
     keys["expect.step_time.tolerance"] = "12%"
@@ -361,6 +401,7 @@ def main():
     rows = measured_rows(options.data)
     if not rows:
         sys.exit("no rows")
+    fill_recompute(rows)
     tables = {file.stem: list(read_table(file)) for file in sorted(PUBLISHED.glob("*.json"))}
     marks = mark(rows, {keys["name"]: keys["mark"] for table in tables.values() for keys in table})
     tables = {name: [keys for keys in table if not fnmatch.fnmatch(keys["name"], options.renew)]
