@@ -81,4 +81,22 @@ std::vector<GradientBucket> ddp_gradient_buckets(std::span<const RankTensor> ten
   return buckets;
 }
 
+std::vector<GradientBucket> owner_buckets(std::span<const RankTensor> tensors,
+                                          std::int64_t owners) {
+  std::int64_t total = 0;
+  for (const RankTensor& tensor : tensors) total += tensor.elements;
+  const bool one_each = std::ssize(tensors) <= owners;
+  const std::int64_t share = one_each ? 1 : (total + owners - 1) / owners;
+  std::vector<GradientBucket> buckets;
+  GradientBucket open{.first = tensors.size(), .end = tensors.size()};
+  while (open.first > 0) {
+    open.elements += tensors[--open.first].elements;
+    if (open.elements < share && open.first > 0) continue;
+    open.padded = open.elements;
+    buckets.push_back(open);
+    open = {.first = open.first, .end = open.first};
+  }
+  return buckets;
+}
+
 }  // namespace flopcast

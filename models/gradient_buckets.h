@@ -56,4 +56,8 @@ struct DdpBucketing {
 std::vector<GradientBucket> ddp_gradient_buckets(std::span<const RankTensor> tensors,
                                                  const DdpBucketing& bucketing);
 
+/// Whole tensors for each of `owners`, as evenly as they go in a row; no more than one each where
+/// there are no more tensors than owners. In the order of filling.
+std::vector<GradientBucket> owner_buckets(std::span<const RankTensor> tensors, std::int64_t owners);
+
 }  // namespace flopcast

@@ -114,6 +114,9 @@ std::vector<GradientBucket> cut_buckets(const OperatorContext& context,
                                         const ReducedTensors& reduced, ChunkPlace place) {
   const Training& training = context.training;
   const Bytes element = element_size(training.gradient_dtype);
+  if (training.framework.zero_by_tensor && context.layout.zero >= 1) {
+    return owner_buckets(reduced.tensors, reduced.ranks);
+  }
   if (training.framework.ddp_buckets) {
     DdpBucketing bucketing{.element_size = element};
     if (training.bucket) bucketing.cap = bucketing.first_cap = *training.bucket;
@@ -144,17 +147,20 @@ std::vector<ChunkBucket> time_buckets(const OperatorContext& context,
   const bool scatters = sharded && !training.framework.zero_all_reduces;
   const CollectiveKind reduction =
       scatters ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
+  // On a ring a broadcast of some bytes, or their reduction to one rank, loads each link as an
+  // all-gather of them does.
+  const ExchangeTraits traits{.one_rank = sharded && training.framework.zero_by_tensor};
   std::vector<ChunkBucket> out;
   for (const GradientBucket& bucket : cut) {
     const double elements = static_cast<double>(bucket.padded);
     ChunkBucket row{.first_tensor = bucket.first,
                     .group = slot,
                     .gradients = elements * element_size(training.gradient_dtype)};
-    row.reduce = tables.transfer(reduction, row.gradients, group, StepCategory::gradient);
+    row.reduce = tables.transfer(reduction, row.gradients, group, StepCategory::gradient, traits);
     if (sharded) {
       row.gather = tables.transfer(CollectiveKind::all_gather,
                                    elements * element_size(training.parameter_dtype), group,
-                                   StepCategory::parameter);
+                                   StepCategory::parameter, traits);
     }
     out.push_back(row);
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "calibration/nccl_model.h"
 #include "models/expert_routing.h"
 #include "models/operand_casts.h"
 #include "sim/check.h"
@@ -86,6 +87,15 @@ std::size_t stream_of(StepCategory category) {
 /// 2412.19437, section 3.2.2; deepseek-ai/DeepEP, Buffer.num_sms.
 constexpr double kDispatchSms = 20;
 
+/// NCCL has rings alone for broadcasts and reductions to one rank: each piece passes all ranks, in
+/// whole chunks (protocol Simple). Source: NCCL 2.30.7, src/graph/tuning.cc.
+Seconds one_rank_latency(GroupShape shape) {
+  const NcclLatency step = nccl_latency(NcclAlgorithm::ring, NcclProtocol::simple);
+  const double inside = static_cast<double>(shape.nodes) * (shape.ranks_per_node - 1);
+  return step.base + inside * step.domain_hop +
+         static_cast<double>(shape.nodes - 1) * step.network_hop;
+}
+
 double compute_share(const Profile& profile, CollectiveKind kind, const GroupFacts& facts) {
   const ComputeShare& share = profile.network.compute_share;
   if (kind == CollectiveKind::send_recv) return share.point_to_point;
@@ -138,6 +148,9 @@ TransferId CostTables::transfer(CollectiveKind kind, Bytes size, GroupId group,
   const bool reduced_in_switch =
       facts.shape.nodes == 1 && transfer.solo_rate.value * facts.heaviest_alone > 1;
   if (reduced_in_switch) transfer.pattern = kInSwitchPattern;
+  if (traits.one_rank) {
+    transfer.latency = std::max(transfer.latency, one_rank_latency(facts.shape));
+  }
   const bool tree =
       cost.algorithm == NcclAlgorithm::tree || cost.algorithm == NcclAlgorithm::nvls_tree;
   if (kind == CollectiveKind::all_reduce && tree && facts.trees) transfer.pattern = kTreePattern;

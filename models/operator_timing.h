@@ -48,10 +48,11 @@ inline constexpr std::array<std::string_view, 10> kStepStreamNames{
 
 constexpr std::size_t index_of(StepStream stream) { return static_cast<std::size_t>(stream); }
 
-/// What sets an exchange of tokens apart from a collective of NCCL's.
+/// What sets an exchange apart from a plain collective of NCCL's.
 struct ExchangeTraits {
   double uneven = 1;           // it takes so many times as long, and loads its links no more in all
   bool once_per_node = false;  // by kernels of its own
+  bool one_rank = false;       // all comes from one rank, or goes to it, through a ring
   friend auto operator<=>(const ExchangeTraits&, const ExchangeTraits&) = default;
 };
 

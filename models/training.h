@@ -126,6 +126,10 @@ struct Framework {
   bool fused_wgrad_accumulation = true;  // weight gradient GEMM adds into the fp32 buffer
   bool blocking_p2p = false;             // pipeline sends hold the compute stream
   bool zero_all_reduces = false;         // ZeRO-1, 2: all-reduce, then keep a slice
+  /// ZeRO-1, 2: a tensor's state is whole on one rank, which gets its gradient by a reduction to it
+  /// and sends the tensor on by a broadcast. In no preset; InternEvo's optimizer of 2023 does so:
+  /// internlm/solver/optimizer/hybrid_zero_optim.py, _partition_param_list, broadcast_params.
+  bool zero_by_tensor = false;
   /// ZeRO-2 and 3: gradients are reduced after every micro-batch, not only after the last.
   bool reduces_each_micro_batch = false;
   /// Knows ZeRO-3, layer by layer; the fields after it say how.

@@ -189,6 +189,7 @@ Framework read_framework(const std::optional<Node>& node) {
   fields.flag("fused_wgrad_accumulation", framework.fused_wgrad_accumulation);
   fields.flag("blocking_p2p", framework.blocking_p2p);
   fields.flag("zero_all_reduces", framework.zero_all_reduces);
+  fields.flag("zero_by_tensor", framework.zero_by_tensor);
   fields.flag("reduces_each_micro_batch", framework.reduces_each_micro_batch);
   fields.flag("shards_parameters", framework.shards_parameters);
   fields.flag("shards_ends_apart", framework.shards_ends_apart);

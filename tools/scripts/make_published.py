@@ -95,7 +95,8 @@ SOURCES = [
         "framework": "megatron-deepspeed", "cluster.system": "jean-zay-a100",
         "model.dropout": True}),
     ("internevo", "internevo", {
-        "framework": "megatron", "cluster.system": "hgx-a100-roce", "cluster.nics": 4,
+        "framework": {"preset": "megatron", "zero_by_tensor": True},
+        "cluster.system": "hgx-a100-roce", "cluster.nics": 4,
         "cluster.nic_bandwidth": "100 Gb/s", "training.gradient_dtype": "bf16",
         "training.overlap_param_gather": False}),
     ("mosaic", "mosaicml", {"framework": "mosaicml", "training.gradient_dtype": "bf16"}),

@@ -66,6 +66,16 @@ std::optional<T> optional_of(const json& value) {
 
 }  // namespace
 
+// InternLM's optimizer: whole tensors to ranks.
+TEST_CASE("owners get whole tensors, one each where there are enough owners") {
+  const std::vector<RankTensor> tensors = sized_tensors({50, 1, 30, 40, 1, 60});
+  CHECK(elements_of(owner_buckets(tensors, 8)) == std::vector<std::int64_t>{60, 1, 40, 30, 1, 50});
+  // 182 over 3: 61 each at least.
+  CHECK(elements_of(owner_buckets(tensors, 3)) == std::vector<std::int64_t>{61, 70, 51});
+  CHECK(owner_buckets(tensors, 3).front().first == 4);
+  CHECK(elements_of(owner_buckets(tensors, 1)) == std::vector<std::int64_t>{182});
+}
+
 TEST_CASE("Megatron's bucket size follows the data parallel ranks") {
   for (const json& c : golden()["megatron_bucket_size"]) {
     CAPTURE(c.dump());
