@@ -19,11 +19,11 @@ constexpr double kRouterElements = 8;
 constexpr Bytes kCountSize = bytes(8);   // number of tokens for one expert, int64
 constexpr Bytes kChoiceSize = bytes(5);  // of a token for an expert: a flag and an fp32 probability
 
-/// What the router and the bookkeeping of tokens take on the host, as so many operators. Megatron-LM
-/// d98e8a64, transformer/moe/router.py and moe_utils.py, issue some 35 small calls for the choice
-/// (softmax, top k, masks, scatters, auxiliary loss and its log), some 20 for their gradients, and
-/// token_dispatcher.py some 20 for counts and their copies to the host; of such calls three take as
-/// long as an operator of the other kinds (assumed).
+/// What the router and the bookkeeping of tokens take on the host, as so many operators.
+/// Megatron-LM d98e8a64, transformer/moe/router.py and moe_utils.py, issue some 35 small calls for
+/// the choice (softmax, top k, masks, scatters, auxiliary loss and its log), some 20 for their
+/// gradients, and token_dispatcher.py some 20 for counts and their copies to the host; of such
+/// calls three take as long as an operator of the other kinds (assumed).
 constexpr int kRouterCalls = 12;
 constexpr int kRouterGradientCalls = 7;
 constexpr int kCountCalls = 7;

@@ -10,10 +10,10 @@ namespace {
 /// distributed/ (buckets, align_grad_reduce), arguments.py (make_vocab_size_divisible_by = 128).
 /// Transformer Engine v2, GroupedLinear: one cuBLASLt product after another over four streams
 /// (nvte_multi_stream_cublas_gemm), so each has its descriptors, heuristic and launch, and around
-/// them the expert's weights by name, views and casts of its rows, and a Python hook for each of its
-/// weight gradients. The time of one is fitted: of 10, 40, 60 and 80 us the last has the least median
-/// error on the published `fit` runs that wait for the host (Qwen3 235B, tp 4 on H100 and pp 8 on
-/// B300). Where CUDA graphs hold whole layers, there is none.
+/// them the expert's weights by name, views and casts of its rows, and a Python hook for each of
+/// its weight gradients. The time of one is fitted: of 10, 40, 60 and 80 us the last has the least
+/// median error on the published `fit` runs that wait for the host (Qwen3 235B, tp 4 on H100 and pp
+/// 8 on B300). Where CUDA graphs hold whole layers, there is none.
 Framework megatron() {
   Framework framework;
   framework.host_per_expert_product = microseconds(80);
