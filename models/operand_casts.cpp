@@ -3,6 +3,17 @@
 namespace flopcast {
 namespace {
 
+/// Tensor cores without scaled formats keep some 14 bits of a sum of fp8 products. For gradients
+/// Transformer Engine has the sums moved to CUDA cores every few products, which is what products
+/// of fp8 in blocks do as well; they take the time of those (assumed). Sources: Transformer Engine
+/// v2, pytorch/module/base.py, _2X_ACC_FPROP, _2X_ACC_DGRAD, _2X_ACC_WGRAD; DeepSeek-V3, arXiv
+/// 2412.19437, section 3.3.2.
+bool promotes_sums(const Operator& op, const Profile& profile) {
+  const bool gradient =
+      op.phase == OperatorPhase::data_gradient || op.phase == OperatorPhase::weight_gradient;
+  return gradient && !profile.peak_dense[static_cast<std::size_t>(DataType::mxfp8)];
+}
+
 // Of a block's scale, per element.
 constexpr Bytes kBlockwiseScale = bytes(4.0 / 128);
 constexpr Bytes kMxfp8Scale = bytes(1.0 / 32);
@@ -16,6 +27,13 @@ DataType unquantised_type(const Training& training) {
   return quantised ? DataType::bf16 : training.precision;
 }
 
+DataType product_type(const Operator& op, const Training& training, const Profile& profile) {
+  if (op.unquantised) return unquantised_type(training);
+  const bool promoted = training.precision == DataType::fp8 && promotes_sums(op, profile);
+  if (promoted && has_gemm(profile, DataType::fp8_blockwise)) return DataType::fp8_blockwise;
+  return training.precision;
+}
+
 Bytes cast_traffic(const Training& training) {
   const Bytes source = element_size(unquantised_type(training));
   const Bytes copies = 2.0 * element_size(training.precision);
@@ -24,8 +42,7 @@ Bytes cast_traffic(const Training& training) {
     case DataType::tf32:
     case DataType::fp16:
     case DataType::bf16: return {};
-    case DataType::fp8:
-      return (training.fp8_recipe == Fp8Recipe::tensorwise ? 2.0 : 1.0) * source + copies;
+    case DataType::fp8: return (training.current_scaling ? 2.0 : 1.0) * source + copies;
     case DataType::fp8_blockwise: return source + copies + 2.0 * kBlockwiseScale;
     case DataType::mxfp8: return source + copies + 2.0 * kReorderedScale * kMxfp8Scale;
     case DataType::nvfp4: return 2.0 * source + copies + 2.0 * kReorderedScale * kNvfp4Scale;

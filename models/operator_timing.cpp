@@ -22,26 +22,6 @@ StepCategory category_of(OperatorPhase phase) {
   return StepCategory::forward;
 }
 
-/// Tensor cores without scaled formats keep some 14 bits of a sum of fp8 products. For gradients
-/// Transformer Engine has the sums moved to CUDA cores every few products, which is what products
-/// of fp8 in blocks do as well; they take the time of those (assumed). Sources: Transformer Engine
-/// v2, pytorch/module/base.py, _2X_ACC_FPROP, _2X_ACC_DGRAD, _2X_ACC_WGRAD; DeepSeek-V3, arXiv
-/// 2412.19437, section 3.3.2.
-bool promotes_sums(const Operator& op, const Profile& profile) {
-  const bool gradient =
-      op.phase == OperatorPhase::data_gradient || op.phase == OperatorPhase::weight_gradient;
-  return gradient && !profile.peak_dense[static_cast<std::size_t>(DataType::mxfp8)];
-}
-
-DataType precision_of(const Operator& op, const Training& training, const Profile& profile) {
-  if (op.unquantised) return unquantised_type(training);
-  const bool promoted = training.precision == DataType::fp8 && promotes_sums(op, profile);
-  if (promoted && has_gemm(profile, DataType::fp8_blockwise)) {
-    return DataType::fp8_blockwise;
-  }
-  return training.precision;
-}
-
 std::optional<TimeEstimate> compute_time(const Operator& op, DataType precision,
                                          const Profile& profile) {
   if (const auto* gemm = std::get_if<GemmShape>(&op.work)) {
@@ -225,7 +205,7 @@ class Timer {
     const LabelId label = tables_.label(op.name);
     issue(op);
     if (const auto estimate =
-            compute_time(op, precision_of(op, training_, tables_.profile()), tables_.profile())) {
+            compute_time(op, product_type(op, training_, tables_.profile()), tables_.profile())) {
       device_ += estimate->time;
       const KernelId kernel = tables_.kernel(*estimate, category);
       out_.items.push_back({Kind::kernel, index_of(kernel), category, label});
@@ -262,7 +242,7 @@ class Timer {
 
   std::uint32_t routed_kernel(const Operator& op, StepCategory category) {
     RoutedWork work{.work = {},
-                    .precision = precision_of(op, training_, tables_.profile()),
+                    .precision = product_type(op, training_, tables_.profile()),
                     .group = {},
                     .category = category};
     if (const auto* gemm = std::get_if<GemmShape>(&op.work)) work.work = *gemm;

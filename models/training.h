@@ -53,14 +53,6 @@ struct Recompute {
   }
 };
 
-/// How 8-bit tensors are scaled, by Megatron's names (--fp8-recipe).
-enum class Fp8Recipe : std::uint8_t {
-  delayed,     // by the maxima of past steps: one pass casts
-  tensorwise,  // by this tensor's own maximum: one pass finds it, another casts
-  blockwise,   // data type fp8_blockwise
-  mxfp8,       // data type mxfp8
-};
-
 enum class RoutingKind : std::uint8_t {
   balanced,
   zipf,      // some experts are wanted more than others, in each layer and micro-batch anew
@@ -173,8 +165,10 @@ std::vector<std::string_view> framework_names();
 
 struct Training {
   BatchShape batch;
-  DataType precision = DataType::bf16;        // of the linear layers' GEMMs
-  Fp8Recipe fp8_recipe = Fp8Recipe::delayed;  // of precision fp8
+  DataType precision = DataType::bf16;  // of the linear layers' GEMMs
+  /// fp8: scaled by this tensor's own maximum, which one pass finds before another casts; else by
+  /// the maxima of past steps ("delayed"), in one pass.
+  bool current_scaling = false;
   DataType parameter_dtype = DataType::bf16;  // of stored and gathered parameters
   DataType gradient_dtype = DataType::fp32;   // of the gradient buffer and its reduction
   DataType moment_dtype = DataType::fp32;     // of Adam's two moments

@@ -29,10 +29,15 @@ constexpr Choice<RecomputeModule> kRecomputeModules[] = {
     {"moe", RecomputeModule::moe},
     {"moe_act", RecomputeModule::moe_act},
     {"shared_experts", RecomputeModule::shared_experts}};
-constexpr Choice<Fp8Recipe> kFp8Recipes[] = {{"delayed", Fp8Recipe::delayed},
-                                             {"tensorwise", Fp8Recipe::tensorwise},
-                                             {"blockwise", Fp8Recipe::blockwise},
-                                             {"mxfp8", Fp8Recipe::mxfp8}};
+/// A recipe of blocks is a data type of its own; names are Megatron's (--fp8-recipe).
+struct Fp8Recipe {
+  DataType precision = DataType::fp8;
+  bool current_scaling = false;
+};
+constexpr Choice<Fp8Recipe> kFp8Recipes[] = {{"delayed", {DataType::fp8, false}},
+                                             {"tensorwise", {DataType::fp8, true}},
+                                             {"blockwise", {DataType::fp8_blockwise, false}},
+                                             {"mxfp8", {DataType::mxfp8, false}}};
 constexpr Choice<ScheduleKind> kSchedules[] = {
     {"gpipe", ScheduleKind::gpipe},
     {"1f1b", ScheduleKind::one_f_one_b},
@@ -103,16 +108,11 @@ void set_stored_types(Training& training) {
   }
 }
 
-/// A recipe of blocks is a data type of its own.
 void read_fp8_recipe(const Node& node, Training& training) {
   if (training.precision != DataType::fp8) node.fail("only precision fp8 has recipes");
-  training.fp8_recipe = node.one_of(kFp8Recipes);
-  switch (training.fp8_recipe) {
-    case Fp8Recipe::delayed:
-    case Fp8Recipe::tensorwise: return;
-    case Fp8Recipe::blockwise: training.precision = DataType::fp8_blockwise; return;
-    case Fp8Recipe::mxfp8: training.precision = DataType::mxfp8; return;
-  }
+  const Fp8Recipe recipe = node.one_of(kFp8Recipes);
+  training.precision = recipe.precision;
+  training.current_scaling = recipe.current_scaling;
 }
 
 Framework read_preset(const Node& node) {

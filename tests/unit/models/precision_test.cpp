@@ -14,13 +14,7 @@ namespace {
 
 Job small_job(DataType precision) {
   Job job;
-  job.model.layers = 2;
-  job.model.hidden = 64;
-  job.model.heads = job.model.kv_heads = 4;
-  job.model.head_dim = 16;
-  job.model.ffn = 96;
-  job.model.vocab = 128;
-  job.model.gated_mlp = true;
+  job.model = small_model(2);
   job.model.moe = MixtureOfExperts{.experts = 4, .top_k = 2, .expert_ffn = 32, .first_dense = 1};
   job.training.batch = {.sequence = 64, .micro_batch = 1, .global_batch = 1};
   job.training.precision = precision;
@@ -51,23 +45,23 @@ std::vector<std::string_view> in_16_bits(const std::vector<Operator>& operators)
 TEST_CASE("a cast reads 16 bits and writes both orientations") {
   struct Row {
     DataType precision;
-    Fp8Recipe recipe;
+    bool current_scaling;
     double expected;
   };
   const auto row = GENERATE(values<Row>({
-      {DataType::bf16, Fp8Recipe::delayed, 0},
-      {DataType::fp8, Fp8Recipe::delayed, 2 + 1 + 1},
-      {DataType::fp8, Fp8Recipe::tensorwise, 2 + 2 + 1 + 1},
+      {DataType::bf16, false, 0},
+      {DataType::fp8, false, 2 + 1 + 1},
+      {DataType::fp8, true, 2 + 2 + 1 + 1},
       // 128 elements: 256 bytes in, 128 out twice, each with 4 bytes of scale
-      {DataType::fp8_blockwise, Fp8Recipe::blockwise, (256 + 2 * (128 + 4)) / 128.0},
+      {DataType::fp8_blockwise, false, (256 + 2 * (128 + 4)) / 128.0},
       // 32 elements: 64 bytes in, 32 out twice, each with a scale that is moved three times
-      {DataType::mxfp8, Fp8Recipe::mxfp8, (64 + 2 * (32 + 3)) / 32.0},
+      {DataType::mxfp8, false, (64 + 2 * (32 + 3)) / 32.0},
       // 16 elements: 32 bytes in, twice; 8 out twice
-      {DataType::nvfp4, Fp8Recipe::delayed, (2 * 32 + 2 * (8 + 3)) / 16.0},
+      {DataType::nvfp4, false, (2 * 32 + 2 * (8 + 3)) / 16.0},
   }));
   Training training;
   training.precision = row.precision;
-  training.fp8_recipe = row.recipe;
+  training.current_scaling = row.current_scaling;
   CAPTURE(to_text(row.precision));
   CHECK(cast_traffic(training).value == Approx(row.expected));
 }

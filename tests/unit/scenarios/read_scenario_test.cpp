@@ -167,6 +167,18 @@ TEST_CASE("stored types follow the training type unless they are given") {
   CHECK(types("tf32") == std::pair(DataType::fp32, DataType::fp32));
 }
 
+TEST_CASE("recipes of fp8 are types, or ways to scale one") {
+  const auto recipe = [](const std::string& name) {
+    const Training t =
+        example("llama3-8b-8-h100", {{"training.precision", "fp8"}, {"training.fp8_recipe", name}})
+            .job.training;
+    return std::pair(t.precision, t.current_scaling);
+  };
+  CHECK(recipe("delayed") == std::pair(DataType::fp8, false));
+  CHECK(recipe("tensorwise") == std::pair(DataType::fp8, true));
+  CHECK(recipe("blockwise") == std::pair(DataType::fp8_blockwise, false));
+}
+
 TEST_CASE("the rank order is read innermost first") {
   const Scenario s = example("llama3-70b-64-h100", {{"parallel.order", "tp-pp-cp-ep-dp"}});
   const RankOrder expected{Dimension::tp, Dimension::pp, Dimension::cp, Dimension::ep,
