@@ -3,17 +3,16 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "sim/random.h"
+
 namespace flopcast {
 namespace {
 
-// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), chained over the numbers.
+// A quarter of all shapes, by SplitMix64 chained over the numbers.
 bool chosen(std::initializer_list<std::int64_t> shape) {
   std::uint64_t state = 0;
   for (const std::int64_t value : shape) {
-    std::uint64_t z = (state ^ static_cast<std::uint64_t>(value)) + 0x9e3779b97f4a7c15U;
-    z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
-    state = z ^ (z >> 31U);
+    state = mixed((state ^ static_cast<std::uint64_t>(value)) + kGoldenGamma);
   }
   return state % 4 == 0;
 }

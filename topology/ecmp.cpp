@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/check.h"
+#include "sim/random.h"
 
 namespace flopcast {
 
@@ -34,14 +35,6 @@ double chance_of_at_most(int most, int flows, int cables) {
   return within.back();
 }
 
-// Steele, Lea and Flood, OOPSLA 2014: SplitMix64.
-std::uint64_t split_mix(std::uint64_t& state) {
-  std::uint64_t z = state += 0x9e3779b97f4a7c15;
-  z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27U)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31U);
-}
-
 }  // namespace
 
 double expected_max_load(int flows, int cables) {
@@ -57,11 +50,11 @@ double expected_max_load(int flows, int cables) {
 
 int max_load(int flows, int cables, std::uint64_t seed, std::uint64_t trunk) {
   FLOPCAST_CHECK(flows >= 1 && cables >= 1, "a trunk has flows and cables");
-  std::uint64_t state = seed;
-  state = split_mix(state) + trunk;
+  std::uint64_t state = mixed(seed + kGoldenGamma) + trunk;
   std::vector<int> loads(static_cast<std::size_t>(cables));
   for (int flow = 0; flow < flows; ++flow) {
-    ++loads[split_mix(state) % static_cast<std::uint64_t>(cables)];
+    state += kGoldenGamma;
+    ++loads[mixed(state) % static_cast<std::uint64_t>(cables)];
   }
   return std::ranges::max(loads);
 }
