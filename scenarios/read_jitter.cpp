@@ -57,6 +57,7 @@ std::optional<StepJitter> read_jitter(const std::optional<Node>& node, const Pro
   const double most = std::max(
       {jitter.kernel_sigma, jitter.rank_sigma, jitter.step_sigma, jitter.slow_probability});
   if (most == 0) {
+    node->finish();  // a misspelt key is the likelier mistake
     node->fail("nothing varies; give kernel_sigma, rank_sigma, step_sigma or slow");
   }
   return jitter;

@@ -74,6 +74,12 @@ void check_precision(const Node& root, const Scenario& scenario) {
           fmt::format("{} has no {}; it has {}", gpu.name, to_text(type), fmt::join(known, ", ")));
 }
 
+/// Whether the model has what the training asks for.
+void check_overlap(const Node& root, const Scenario& scenario) {
+  if (!scenario.job.layout.overlap_expert_exchange || scenario.job.model.moe) return;
+  node_of(root, "training.overlap_expert_exchange").fail("the model has no experts");
+}
+
 /// Sizes that are each in range, but not what they make together.
 void check_volume(const Node& root, const Scenario& scenario) {
   const Transformer& model = scenario.job.model;
@@ -129,6 +135,7 @@ Scenario read_scenario_document(const Document& document, ShippedData& data) {
   scenario.job.jitter = read_jitter(root.find("jitter"), scenario.profile);
   root.finish();
   check_precision(root, scenario);
+  check_overlap(root, scenario);
   check_volume(root, scenario);
   check_layout(root, scenario, gpus);
   return scenario;

@@ -162,6 +162,16 @@ TEST_CASE("a wrong option is named as it was given") {
       {{"parallel.tp", "3"}, "--set parallel.tp=3: /parallel/tp: tp = 3 does not divide"},
       {{"training.bucket", "25"}, "--set training.bucket=25: /training/bucket: 25 has no unit"},
       {{"cluster.system", "dgx-h10"}, "--set cluster.system=dgx-h10: /cluster/system: no system"},
+      {{"training.fp8_recipe", "tensorwize"},
+       "--set training.fp8_recipe=tensorwize: /training/fp8_recipe: expected one of delayed, "
+       "tensorwise, blockwise, mxfp8, found \"tensorwize\""},
+      {{"training.overlap_expert_exchange", "true"},
+       "--set training.overlap_expert_exchange=true: /training/overlap_expert_exchange: the model "
+       "has no experts"},
+      {{"jitter.kernel_sgima", "0.02"},
+       "--set jitter.kernel_sgima=0.02: /jitter/kernel_sgima: unknown key; did you mean"},
+      {{"network.model", "step"},
+       "--set network.model=step: /network/model: expected one of fluid, steps, found \"step\""},
       {{"training", "{}"}, "--set training={}: /training: the key \"sequence\" is missing"},
       {{"parallel..tp", "4"}, "--set parallel..tp=4: expected a path of keys"},
       {{"", "4"}, "--set =4: expected a path of keys"},
