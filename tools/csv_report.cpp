@@ -74,11 +74,8 @@ std::vector<Field> answer_fields(const Answer& answer) {
   };
 }
 
-/// "exposed tensor parallel" -> "time_exposed_tensor_parallel_s"
-std::string time_heading(std::string name) {
-  std::ranges::replace_if(
-      name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
-  return fmt::format("time_{}_s", name);
+std::string time_heading(std::string_view name) {
+  return fmt::format("time_{}_s", heading_of(std::string(name)));
 }
 
 /// Every line that any breakdown has, in the order of first sight.
@@ -112,6 +109,12 @@ std::string line(const std::vector<Field>& row, std::string Field::*part) {
 }
 
 }  // namespace
+
+std::string heading_of(std::string name) {
+  std::ranges::replace_if(
+      name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  return name;
+}
 
 std::string csv_field(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);

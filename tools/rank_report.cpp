@@ -32,14 +32,6 @@ Field count(std::string name, T value) {
   return {std::move(name), fmt::format("{}", value)};
 }
 
-/// "tensor parallel" -> "tensor_parallel"
-std::string key_of(std::string name) {
-  for (char& c : name) {
-    if (c == ' ' || c == '-') c = '_';
-  }
-  return name;
-}
-
 std::vector<Field> fields(const Plan& plan, const Result& result, std::size_t row) {
   const Rank& rank = plan.workload.ranks[row];
   const RankSummary& summary = result.ranks[row];
@@ -64,7 +56,7 @@ std::vector<Field> fields(const Plan& plan, const Result& result, std::size_t ro
       time_of("memory_peak_at_s", summary.memory.at),
   };
   for (std::size_t c = 0; c < plan.workload.category_names.size(); ++c) {
-    const std::string key = key_of(plan.workload.category_names[c]);
+    const std::string key = heading_of(plan.workload.category_names[c]);
     const CategoryTime& time = summary.by_category[c];
     out.push_back(time_of(key + "_busy_s", time.busy));
     out.push_back(time_of(key + "_exposed_s", time.exposed));
