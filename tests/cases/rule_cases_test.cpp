@@ -1,8 +1,8 @@
 // Reports from issue trackers whose answer is a rule or a closed form. README.md lists all cases.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -140,11 +140,10 @@ TEST_CASE("moe-capacity-formula: tokens that one expert takes") {
 TEST_CASE("thr-mfu-sparse-peak: MFU is of the dense peak") {
   const std::filesystem::path source = FLOPCAST_SOURCE_DIR;
   Catalogue catalogue(source / "scenarios/catalogue");
-  for (const Gpu& gpu : catalogue.gpus()) {
-    if (gpu.name != "h100-sxm") continue;
-    const double peak = gpu.peak(DataType::bf16)->value;
-    CHECK(9600 * 0.05e12 / peak == Approx(0.485).margin(0.01));
-  }
+  const std::vector<Gpu> gpus = catalogue.gpus();
+  const auto gpu = std::ranges::find(gpus, "h100-sxm", &Gpu::name);
+  REQUIRE(gpu != gpus.end());
+  CHECK(9600 * 0.05e12 / gpu->peak(DataType::bf16)->value == Approx(0.485).margin(0.01));
 }
 
 // A kernel of 189 TFLOP/s by the causal count would reach 1.21 of A100's peak by the full one.
@@ -153,7 +152,6 @@ TEST_CASE("thr-mfu-over-100: causal attention counted in full is counted twice")
   const std::int64_t sequence = 1 << 22;  // all else vanishes beside attention
   const Flops full = model_flops(model, sequence, 1, 128, FlopConvention::megatron_full);
   const Flops causal = model_flops(model, sequence, 1, 128, FlopConvention::megatron);
-  CHECK(189.0 / 312 == Approx(0.61).margin(0.01));
   CHECK(189.0 / 312 * (full / causal) == Approx(1.21).margin(0.01));
 }
 

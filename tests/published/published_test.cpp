@@ -115,6 +115,14 @@ TEST_CASE("step times of the published test runs are met within the margin, in t
   CHECK(median(errors) <= kMedianMargin);
 }
 
+TEST_CASE("published test runs with sharded parameters are met within the margin, in the median") {
+  const auto errors = errors_of([](const Trial& trial) {
+    return style_of(trial.scenario.job) == "sharded parameters" && trial.scenario.mark == Mark::test;
+  });
+  CHECK(errors.size() >= 10);
+  CHECK(median(errors) <= kMedianMargin);
+}
+
 TEST_CASE("published runs of split backward passes are met within their margin, in the median") {
   const auto errors =
       errors_of([](const Trial& trial) { return source_of(trial) == "split-backward"; });

@@ -15,13 +15,7 @@ namespace {
 
 Job small_job(ParallelGrid grid) {
   Job job;
-  job.model.layers = 2;
-  job.model.hidden = 64;
-  job.model.heads = 4;
-  job.model.kv_heads = 4;
-  job.model.head_dim = 16;
-  job.model.ffn = 96;
-  job.model.vocab = 128;
+  job.model = small_model(2);
   job.layout.grid = grid;
   job.training.batch = {.sequence = 64, .micro_batch = 1, .global_batch = 2 * grid.dp};
   job.training.overlap_grad_reduce = job.training.overlap_param_gather = false;

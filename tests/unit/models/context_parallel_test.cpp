@@ -119,13 +119,8 @@ TEST_CASE("context parallelism splits core attention evenly") {
 // hops forward wait 9 us each, three backward 16 us each.
 TEST_CASE("the ring hides behind attention as long as a hop is shorter than a block") {
   Job job;
-  job.model.layers = 1;
-  job.model.hidden = 64;
-  job.model.heads = 4;
+  job.model = small_model(1);
   job.model.kv_heads = 1;
-  job.model.head_dim = 16;
-  job.model.ffn = 96;
-  job.model.vocab = 128;
   job.layout.grid.cp = 4;
   job.training.batch = {.sequence = 256, .micro_batch = 1, .global_batch = 1};
   job.training.overlap_grad_reduce = job.training.overlap_param_gather = false;
@@ -143,12 +138,7 @@ TEST_CASE("the ring hides behind attention as long as a hop is shorter than a bl
 
 TEST_CASE("gradients are reduced over data and context ranks") {
   Job job;
-  job.model.layers = 1;
-  job.model.hidden = 64;
-  job.model.heads = job.model.kv_heads = 4;
-  job.model.head_dim = 16;
-  job.model.ffn = 96;
-  job.model.vocab = 128;
+  job.model = small_model(1);
   job.layout.grid.cp = 2;
   job.layout.grid.dp = 2;
   job.training.batch = {.sequence = 256, .micro_batch = 1, .global_batch = 2};

@@ -26,12 +26,7 @@ json fixture(const char* section) {
 /// hidden 64, 64 tokens.
 Job small_job(ParallelGrid grid) {
   Job job;
-  job.model.layers = 2;
-  job.model.hidden = 64;
-  job.model.heads = job.model.kv_heads = 4;
-  job.model.head_dim = 16;
-  job.model.ffn = 96;
-  job.model.vocab = 128;
+  job.model = small_model(2);
   job.model.moe = MixtureOfExperts{
       .experts = 4, .top_k = 2, .expert_ffn = 32, .shared_ffn = 48, .first_dense = 1};
   job.layout.grid = grid;

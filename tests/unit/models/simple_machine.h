@@ -4,6 +4,7 @@
 // but the one stated, so that a step can be worked out by hand.
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <utility>
 
@@ -75,6 +76,18 @@ inline Profile simple_profile(const KernelTimes& times) {
   network.direct = network.direct_network = fixed_latency(times.collective_latency);
   network.pair = network.pair_network = fixed_latency(times.hop_latency);
   return profile;
+}
+
+/// Hidden 64, 4 heads of 16, MLP 96, vocabulary 128.
+inline Transformer small_model(std::int64_t layers) {
+  Transformer model;
+  model.layers = layers;
+  model.hidden = 64;
+  model.heads = model.kv_heads = 4;
+  model.head_dim = 16;
+  model.ffn = 96;
+  model.vocab = 128;
+  return model;
 }
 
 /// One node with a switch that joins all GPUs.

@@ -16,13 +16,7 @@ namespace {
 /// One layer, data parallel: all compute, then all meet. Communication takes no time.
 Job job_of(int ranks) {
   Job job;
-  job.model.layers = 1;
-  job.model.hidden = 64;
-  job.model.heads = 4;
-  job.model.kv_heads = 4;
-  job.model.head_dim = 16;
-  job.model.ffn = 96;
-  job.model.vocab = 128;
+  job.model = small_model(1);
   job.layout.grid.dp = ranks;
   job.training.batch = {.sequence = 64, .micro_batch = 1, .global_batch = ranks};
   job.training.framework.host_per_operator = seconds(0);
