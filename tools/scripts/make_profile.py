@@ -342,8 +342,10 @@ def peak_json(gpu):
 # Part of the kernel tables' speed that long training keeps: the tables come from short runs in CUDA
 # graphs, training clocks lower at the power limit. By fit_level; every other GPU is assumed to keep
 # all of it until runs on it are among scenarios/published/.
-LEVELS = {"a100-sxm": 0.84, "a100-sxm-40gb": 0.84, "h100-sxm": 0.84, "b200-sxm": 0.78, "gb200": 0.78}
-SHARED = {"a100": "A100 40 GB with the 80 GB card", "h100": "H100 alone", "b200": "B200 with GB200", "gb200": "B200 with GB200"}
+LEVELS = {"a100-sxm": 0.84, "a100-sxm-40gb": 0.84, "h100-sxm": 0.84, "b200-sxm": 0.78, "gb200": 0.78,
+          "b300-sxm": 0.88, "gb300": 0.88}
+SHARED = {"a100": "A100 40 GB with the 80 GB card", "h100": "H100 alone", "b200": "B200 with GB200",
+          "gb200": "B200 with GB200", "b300": "B300 with GB300", "gb300": "B300 with GB300"}
 SAME_CHIP = {"h800-sxm": "h100-sxm", "h200-sxm": "h100-sxm"}  # at the same power limit, 700 W
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from make_profile import LEVELS, provenance, share_json, text
+from make_profile import LEVELS, level_json, provenance, share_json, text
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "calibration/data/kernels"
@@ -44,8 +44,6 @@ KINDS = ("gemm", "attention", "memory")
 BLOCKS = {"h100-sxm": ("fp8_blockwise",), "h200-sxm": ("fp8_blockwise",), "b200-sxm": ("fp8_blockwise", "nvfp4"),
           "gb200": ("fp8_blockwise",)}
 TAKEN_OVER = {"h800-sxm": "h100-sxm"}
-
-LEVELS = {"b300-sxm": 0.88, "gb300": 0.88}  # by fit_level, as in make_profile.py
 
 # Of which samples a fit takes its words.
 SOURCES = {
@@ -150,9 +148,7 @@ def relative_profile(out, name, gpu):
                    peak_dense=gpu["peak_dense"], sms=gpu["sms"], memory_bandwidth=gpu["memory_bandwidth"], curves=[])
     profile["level"] = {"value": 1, **provenance("assumed", "no training run of this GPU is among scenarios/published/")}
     if name in LEVELS:
-        profile["level"] = {"value": LEVELS[name], **provenance(
-            "fitted", "least median absolute error of step time on the fit runs of scenarios/published/ "
-            "(tools/scripts/fit_level); B300 with GB300")}
+        profile["level"] = level_json(name)
     profile["gemm"] = {t: c for t, c in profile["gemm"].items() if t.removesuffix("_blockwise") in gpu["peak_dense"]}
     if name not in SAME_CHIP:
         profile["attention"] = [curve for curve in profile["attention"] if "kernel" not in curve]
