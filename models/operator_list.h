@@ -33,10 +33,10 @@ class OperatorList {
   /// What follows, up to the other one, is work of the rank's routed experts.
   void begin_routed() { routed_ = true; }
   void end_routed() { routed_ = false; }
-  /// What follows, up to the other one, stays in 16 bits whatever the precision of
-  /// linear layers: head, router, core attention. Sources: Transformer Engine is not used there
-  /// (Megatron-LM d98e8a64, models/gpt/gpt_model.py, transformer/moe/router.py); DeepSeek-V3, arXiv
-  /// 2412.19437, section 3.3.1.
+  /// What follows, up to the other one, stays in 16 bits whatever the precision of linear layers:
+  /// head, router, core attention. Sources: Transformer Engine is not used there (Megatron-LM
+  /// d98e8a64, models/gpt/gpt_model.py, transformer/moe/router.py); DeepSeek-V3, arXiv 2412.19437,
+  /// section 3.3.1.
   void begin_unquantised() { unquantised_ = true; }
   void end_unquantised() { unquantised_ = false; }
   /// The host waits for the last operator.
