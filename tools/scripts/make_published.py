@@ -374,6 +374,9 @@ def scenario_of(row):
         keys["training.fp8_recipe"] = fp8_recipe(row)
     if row["global_batch"] % (row["micro_batch"] * row["dp"]):
         raise LeftOut("the global batch does not divide into the micro-batches")
+    micro_batches = row["global_batch"] // (row["micro_batch"] * row["dp"])
+    if row.get("grad_accum") not in (None, micro_batches):
+        raise LeftOut(f"its columns disagree: {row['grad_accum']} micro-batches, but {micro_batches} by batch and layout")
     source_keys(row, table, keys, notes)
     graph_keys(row, keys, notes)
     split_over_stages(row, keys, notes)
