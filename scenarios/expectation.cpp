@@ -58,6 +58,17 @@ ExpectationResult evaluate_one(const Expectation& expectation, const StepReport&
 
 }  // namespace
 
+std::string_view to_text(MetricUnit unit) {
+  switch (unit) {
+    case MetricUnit::seconds: return "s";
+    case MetricUnit::bytes: return "bytes";
+    case MetricUnit::tokens_per_second: return "tokens/s";
+    case MetricUnit::teraflops: return "TFLOP/s";
+    case MetricUnit::fraction: return "1";
+  }
+  return {};
+}
+
 std::span<const Metric> metrics() { return kMetrics; }
 
 std::optional<Metric> find_metric(std::string_view name) {

@@ -22,6 +22,9 @@ enum class MetricUnit : std::uint8_t {
   fraction,           // a plain number, 0..1
 };
 
+/// As JSON names it: "s", "bytes", "tokens/s", "TFLOP/s", "1".
+std::string_view to_text(MetricUnit unit);
+
 struct Metric {
   std::string_view name;
   MetricUnit unit;

@@ -18,18 +18,6 @@ double read_bound(const Node& node, MetricUnit unit) {
   return 0;
 }
 
-/// How a tuple names the unit of a metric that is a plain number.
-std::string_view plain_unit(MetricUnit unit) {
-  switch (unit) {
-    case MetricUnit::seconds:
-    case MetricUnit::bytes: return "";
-    case MetricUnit::tokens_per_second: return "tokens/s";
-    case MetricUnit::teraflops: return "TFLOP/s";
-    case MetricUnit::fraction: return "1";
-  }
-  return "";
-}
-
 template <class Q>
 double in_base_units(const Node& number, const Node& unit) {
   const auto parsed = parse_quantity<Q>(fmt::format("{} {}", number.number(), unit.text()));
@@ -40,7 +28,7 @@ double in_base_units(const Node& number, const Node& unit) {
 double read_in_unit(const Node& number, const Node& unit, MetricUnit kind) {
   if (kind == MetricUnit::seconds) return in_base_units<Seconds>(number, unit);
   if (kind == MetricUnit::bytes) return in_base_units<Bytes>(number, unit);
-  const std::string_view name = plain_unit(kind);
+  const std::string_view name = to_text(kind);
   if (unit.text() != name) unit.expected(fmt::format("\"{}\"", name));
   return number.number();
 }

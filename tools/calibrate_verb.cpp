@@ -1,5 +1,5 @@
-// flopcast calibrate: a profile from what a machine really does: its logs, or, where it has GPUs,
-// samples measured on them.
+// flopcast calibrate: a profile from what a machine really does: its logs, a step that was
+// measured, or, where it has GPUs, samples measured on them.
 
 #include <fmt/format.h>
 
@@ -13,6 +13,7 @@
 #include "scenarios/read_profile.h"
 #include "scenarios/text_file.h"
 #include "sim/errors.h"
+#include "tools/calibrate_anchor.h"
 #include "tools/calibrate_kernels.h"
 #include "tools/collective_logs.h"
 #include "tools/data_folders.h"
@@ -25,6 +26,7 @@ namespace flopcast {
 namespace {
 
 struct CalibrateOptions {
+  AnchorCalibration anchor;
   KernelCalibration kernels;
   CollectiveLogOptions logs;
   std::optional<std::string> base;
@@ -157,7 +159,21 @@ std::optional<KernelCalibration> kernel_calibration(const CalibrateOptions& opti
   return kernels;
 }
 
+/// Set where something was measured that the level has to meet.
+std::optional<AnchorCalibration> anchor_calibration(const CalibrateOptions& options) {
+  if (!options.anchor.wanted()) return std::nullopt;
+  if (!options.logs.files.empty()) {
+    throw InputError("calibrate: give --from first, then --anchor with --base of what it wrote");
+  }
+  AnchorCalibration anchor = options.anchor;
+  anchor.data = options.logs.data;
+  anchor.base = options.base;
+  anchor.output = options.output;
+  return anchor;
+}
+
 ExitCode calibrate(const CalibrateOptions& options) {
+  if (const auto anchor = anchor_calibration(options)) return calibrate_anchor(*anchor);
   if (options.logs.files.empty()) return measure_machine(options.measure);
   if (const auto kernels = kernel_calibration(options)) return calibrate_kernels(*kernels);
   const CollectiveMachine machine = read_machine(options.logs);
@@ -183,6 +199,7 @@ Verb add_calibrate_verb(CLI::App& app) {
       ->type_name("LOG...");
   add_collective_log_options(*verb, options->logs);
   add_kernel_options(*verb, options->kernels);
+  add_anchor_options(*verb, options->anchor);
   verb->add_option("--base", options->base,
                    "Profile that the fit is put into: a name or a file; else that of the GPU")
       ->type_name("PROFILE");

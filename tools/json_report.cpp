@@ -186,22 +186,11 @@ Json memory(const StepReport& report) {
 
 Json bound(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }
 
-std::string_view unit_name(MetricUnit unit) {
-  switch (unit) {
-    case MetricUnit::seconds: return "s";
-    case MetricUnit::bytes: return "bytes";
-    case MetricUnit::tokens_per_second: return "tokens/s";
-    case MetricUnit::teraflops: return "TFLOP/s";
-    case MetricUnit::fraction: return "1";
-  }
-  return {};
-}
-
 Json expectations(const Answer& answer) {
   Json lines = Json::array();
   for (const ExpectationResult& result : answer.expectations) {
     lines.push_back({{"metric", result.metric.name},
-                     {"unit", unit_name(result.metric.unit)},
+                     {"unit", to_text(result.metric.unit)},
                      {"found", result.found},
                      {"expected", bound(result.expected)},
                      {"lowest", bound(result.lowest)},
