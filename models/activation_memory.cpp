@@ -82,17 +82,39 @@ class SavedTensors {
     add(input, w_.sharded_tokens * w_.hidden * w_.element);
     add(statistics, w_.sharded_tokens * kNormStatistics, {RecomputeModule::layernorm});
   }
-  /// torch's sequence parallel keeps the gathered input, Megatron gathers it again.
+  /// torch's sequence parallel keeps the gathered input, Megatron gathers it again. Frozen layers
+  /// keep none.
   double linear_input(double width) const {
+    if (context_.training.adapters) return 0;
     const bool keeps_shard =
         context_.layout.sequence_parallel && context_.training.framework.regather_in_backward;
     return (keeps_shard ? w_.sharded_tokens : w_.tokens) * width * operand_;
   }
+  /// Of an adapter: its input in 16 bits (`elements`, 0 where others keep it), or what dropout
+  /// left of it, with the mask; and what lies between its products. Source: Megatron-LM d98e8a64,
+  /// tensor_parallel/layers.py, linear_with_grad_accumulation_and_async_allreduce, which saves its
+  /// whole input.
+  void adapter(AdapterTarget target, double elements, bool kept_by_others = false) {
+    const auto& adapters = context_.training.adapters;
+    if (!adapters || !adapters->on(target)) return;
+    const AdapterWidths widths = adapter_widths(context_.model, *adapters, target);
+    const auto beside = static_cast<double>(widths.outputs.size());
+    const bool shared_mask = is_column_parallel(target) && gathers_adapter_input(context_);
+    if (adapters->dropout) {
+      add("adapter input", beside * elements * w_.element);
+      add("adapter dropout mask", beside * elements * kMaskSize / (shared_mask ? w_.tp : 1));
+    } else if (!kept_by_others) {
+      add("adapter input", elements * w_.element);
+    }
+    add("adapter rank", beside * w_.tokens * static_cast<double>(adapters->rank) * w_.element);
+  }
   void core_attention(double output) {
     add("core attention", core_attention_inside(context_).value, {RecomputeModule::core_attn});
-    const double copied = copied_operand(context_, output).value;
+    const bool frozen = context_.training.adapters.has_value();
+    const double copied = frozen ? 0 : copied_operand(context_, output).value;
     list_.push_back({"attention output", bytes(output * w_.element), copied == 0});
     add_input("attention output input", copied);
+    adapter(AdapterTarget::linear_proj, output, true);
     dropout_mask("attention dropout mask");
   }
   void dropout_mask(std::string_view name) {
@@ -102,7 +124,7 @@ class SavedTensors {
   void mlp_inside(std::string_view activation, std::string_view fc2, double elements,
                   const Modules& inside) {
     add(activation, (context_.model.gated_mlp ? 2 : 1) * elements * w_.element, inside);
-    add_input(fc2, elements * operand_, inside);
+    add_input(fc2, context_.training.adapters ? 0 : elements * operand_, inside);
   }
 
   const OperatorContext& context_;
@@ -117,6 +139,7 @@ void SavedTensors::attention() {
   const double kv = static_cast<double>(model.kv_width()) / w_.tp;
   norm("input norm input", "input norm statistics");
   add_input("qkv input", linear_input(w_.hidden), {RecomputeModule::layernorm});
+  adapter(AdapterTarget::linear_qkv, w_.tokens * w_.hidden);
   add("queries, keys, values", w_.tokens * (query + 2 * kv) * w_.element);
   core_attention(w_.tokens * query);
 }
@@ -151,8 +174,10 @@ void SavedTensors::latent_attention() {
 void SavedTensors::dense_mlp() {
   norm("MLP norm input", "MLP norm statistics");
   add_input("fc1 input", linear_input(w_.hidden), {RecomputeModule::layernorm});
-  mlp_inside("activation input", "fc2 input",
-             w_.tokens * static_cast<double>(context_.model.ffn) / w_.tp, {RecomputeModule::mlp});
+  adapter(AdapterTarget::linear_fc1, w_.tokens * w_.hidden);
+  const double inside = w_.tokens * static_cast<double>(context_.model.ffn) / w_.tp;
+  mlp_inside("activation input", "fc2 input", inside, {RecomputeModule::mlp});
+  adapter(AdapterTarget::linear_fc2, inside);
   dropout_mask("MLP dropout mask");
 }
 
@@ -335,12 +360,14 @@ WeightOperands head_weight_operands(const OperatorContext& context) {
           .output_gradients = bytes(w.tokens * vocab * w.element)};
 }
 
-/// What cross-entropy keeps of the logits; the final norm's input and, gathered or not, its output.
+/// What cross-entropy keeps of the logits; the final norm's input and, gathered or not, its output,
+/// which only the weight gradient needs.
 Bytes saved_by_head(const OperatorContext& context) {
   const Widths w = widths_of(context);
   const double vocab = static_cast<double>(context.padded_vocab) / w.tp;
   const double logits = w.tokens * vocab * cross_entropy_bytes(context.training.framework).saved;
-  return bytes(logits + 2 * w.sharded_tokens * w.hidden * w.element);
+  const double kept = context.training.adapters ? 1 : 2;
+  return bytes(logits + kept * w.sharded_tokens * w.hidden * w.element);
 }
 
 Bytes loss_workspace(const OperatorContext& context) {

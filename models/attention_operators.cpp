@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "models/operator_list.h"
 #include "models/pointwise_traffic.h"
@@ -12,11 +13,12 @@ std::int64_t keys_of(const OperatorContext& context, std::int64_t layer) {
   const Transformer& model = context.model;
   const bool slides =
       model.sliding_window > 0 && (model.sliding_every <= 1 || layer % model.sliding_every != 0);
-  return slides ? std::min(model.sliding_window, context.training.batch.sequence)
-                : context.training.batch.sequence;
+  const std::int64_t attended =
+      std::max<std::int64_t>(1, std::llround(context.training.attended()));
+  return slides ? std::min(model.sliding_window, attended) : attended;
 }
 
-/// Queries of this rank against all keys.
+/// Queries of this rank against all keys of their document.
 AttentionShape attention_shape(const OperatorContext& context, std::int64_t layer) {
   const std::int64_t sequence = context.training.batch.sequence;
   const std::int64_t keys = keys_of(context, layer);
@@ -26,7 +28,7 @@ AttentionShape attention_shape(const OperatorContext& context, std::int64_t laye
           .keys = keys,
           .qk_dim = context.model.qk_dim(),
           .v_dim = context.model.v_dim(),
-          .causal = keys == sequence};
+          .causal = keys == std::llround(context.training.attended())};
 }
 
 OperatorList::Shapes qkv_shapes(const OperatorContext& context) {
@@ -99,22 +101,23 @@ ContextSizes context_sizes(const OperatorContext& context) {
 /// is there. The sequence is cut into 2 cp pieces and rank i holds pieces i and 2 cp - 1 - i
 /// (zigzag), which gives every rank half a square of scores in every step: its own square under the
 /// mask, then all queries to the first piece or those of the second piece to both. The backward
-/// pass sends the gradients of keys and values along. Sources: Liu et al., Ring Attention, arXiv
-/// 2310.01889; Transformer Engine, pytorch/attention/dot_product_attention/context_parallel.py,
-/// AttnFuncWithCPAndKVP2P.
+/// pass sends the gradients of keys and values along. Packed documents are each cut so. Sources:
+/// Liu et al., Ring Attention, arXiv 2310.01889; Transformer Engine,
+/// pytorch/attention/dot_product_attention/context_parallel.py, AttnFuncWithCPAndKVP2P.
 void ring_attention(OperatorList& list, const OperatorContext& context, AttentionCall call) {
   const std::int64_t blocks = context.layout.grid.cp;
   const double parts = call.pass == AttentionPass::forward ? 1 : 2;
   const GroupCall hop{CollectiveKind::send_recv, parts * context_sizes(context).key_value, true,
                       StepGroup::context};
   AttentionCall block = call;
-  block.shape.keys = block.shape.queries;
+  const std::int64_t keys = std::max<std::int64_t>(2, call.shape.keys / blocks);
+  block.shape.keys = keys;
   for (std::int64_t i = 0; i < blocks; ++i) {
     const bool passes_on = i + 1 < blocks;
     if (passes_on) list.collective("pass keys and values", hop);
     list.attention("core attention", block);
     if (passes_on) list.join(StepGroup::context);
-    block.shape.keys = call.shape.queries / 2;
+    block.shape.keys = keys / 2;
     block.shape.causal = false;
   }
 }
@@ -259,21 +262,25 @@ void attention_forward(OperatorList& list, const OperatorContext& context, std::
     latent_projections_forward(list, context);
   } else {
     list.column_forward("qkv", qkv_shapes(context));
+    adapter_forward(list, context, AdapterTarget::linear_qkv);
   }
   rotary(list, context);
   core_attention(list, context, layer, AttentionPass::forward);
   list.row_forward("attention output", projection_shape(context));
+  adapter_forward(list, context, AdapterTarget::linear_proj);
   list.residual();
 }
 
 void attention_backward(OperatorList& list, const OperatorContext& context, std::int64_t layer) {
   list.residual_dropout_backward();
+  adapter_backward(list, context, AdapterTarget::linear_proj);
   list.row_backward("attention output", projection_shape(context));
   core_attention(list, context, layer, AttentionPass::backward);
   rotary(list, context);
   if (context.model.mla) {
     latent_projections_backward(list, context);
   } else {
+    adapter_backward(list, context, AdapterTarget::linear_qkv);
     list.column_backward("qkv", qkv_shapes(context));
   }
   list.norm_backward("input norm", context.model.hidden);

@@ -28,6 +28,10 @@ std::string_view name_of(StepGroup slot) {
     case StepGroup::expert_data: return "expert data";
     case StepGroup::replica: return "replica";
     case StepGroup::reshard: return "reshard";
+    case StepGroup::to_host: return "to host";
+    case StepGroup::from_host: return "from host";
+    case StepGroup::host_memory: return "host memory";
+    case StepGroup::storage: return "storage";
   }
   return {};
 }
@@ -98,6 +102,7 @@ class Families {
     if (grid_.dp * grid_.cp * copies_ > 1) add_data();
     if (grid_.cp > 1) add_stage_groups(StepGroup::context, GroupKind::cp, context_hops());
     if (job_.model.moe) add_experts();
+    if (job_.training.offload) add_host();
     if (grid_.world() > 1) add_world();
     if (grid_.pp > 1) {
       const bool copied = job_.model.tied_embeddings || job_.model.mtp_layers > 0;
@@ -143,6 +148,16 @@ class Families {
       }
     }
     add_stage_groups(slot, groups);
+  }
+
+  void add_host() {
+    std::vector<std::vector<int>> alone;
+    for (int rank = 0; rank < grid_.world(); ++rank) alone.push_back({rank});
+    for (const StepGroup slot :
+         {StepGroup::to_host, StepGroup::from_host, StepGroup::host_memory, StepGroup::storage}) {
+      if (slot == StepGroup::storage && !job_.training.offload->to_drives) continue;
+      add_stage_groups(slot, alone, Hops::host);
+    }
   }
 
   Hops context_hops() const {
@@ -231,7 +246,11 @@ class Families {
       case StepGroup::backward_next:
       case StepGroup::context:
       case StepGroup::expert:
-      case StepGroup::reshard: return false;
+      case StepGroup::reshard:
+      case StepGroup::to_host:
+      case StepGroup::from_host:
+      case StepGroup::host_memory:
+      case StepGroup::storage: return false;
     }
     return false;
   }
@@ -301,6 +320,36 @@ std::vector<int> stage_of_ranks(const ParallelGrid& grid) {
 
 std::vector<GroupFamily> group_families(const Job& job) { return Families(job).build(); }
 
+namespace {
+
+/// Parts of the nominal rate that are reached. Copies over PCIe: assumed, as NCCL counts 12 of
+/// 15.75 GB/s of Gen3 x16 (2.30.7, graph/topo.h). Adam on processors: 28 bytes per parameter at
+/// 0.22 s per 1e9 and 2.57 s per 1e10 on a DGX-2, whose 12 channels of DDR4-2666 make 256 GB/s, is
+/// 0.50 and 0.43 (ZeRO-Offload, arXiv 2101.06840, table 4; from memory). Drives: assumed.
+constexpr double kCopyEfficiency = 0.77;
+constexpr double kHostAdamEfficiency = 0.45;
+constexpr double kDriveEfficiency = 0.8;
+
+/// What a byte of a group that is a rank and its host weighs on its links.
+std::vector<LinkLoad> host_loads(const Cluster& cluster, GpuId gpu, StepGroup slot) {
+  HostPath path = HostPath::memory;
+  double efficiency = kHostAdamEfficiency;
+  if (slot == StepGroup::to_host || slot == StepGroup::from_host) {
+    path = slot == StepGroup::to_host ? HostPath::to_host : HostPath::from_host;
+    efficiency = kCopyEfficiency;
+  } else if (slot == StepGroup::storage) {
+    path = HostPath::storage;
+    efficiency = kDriveEfficiency;
+  }
+  std::vector<LinkId> route;
+  cluster.append_host_route(gpu, path, route);
+  std::vector<LinkLoad> loads;
+  for (const LinkId link : route) loads.push_back({link, 1 / efficiency});
+  return loads;
+}
+
+}  // namespace
+
 std::vector<LinkLoad> family_loads(const Cluster& cluster, const GroupFamily& family,
                                    std::size_t copy) {
   if (family.latency_only) return {};
@@ -308,6 +357,7 @@ std::vector<LinkLoad> family_loads(const Cluster& cluster, const GroupFamily& fa
   switch (family.hops) {
     case Hops::ring: return group_load(cluster, gpus, LoadPattern::ring);
     case Hops::direct: return group_load(cluster, gpus, LoadPattern::direct);
+    case Hops::host: return host_loads(cluster, gpus.front(), family.slot);
     case Hops::pairs:
       if (family.stages.size() == 1) return ring_of_pairs(cluster, gpus);
       return group_load(cluster, gpus, LoadPattern::pair);

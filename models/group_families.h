@@ -34,14 +34,20 @@ enum class StepGroup : std::uint16_t {
   expert_data,        // ranks that hold the same experts: their gradients and parameters
   replica,            // ranks that hold the same shard: its gradients
   reshard,            // ranks that hold the parameters together between forward and backward pass
+  // A rank alone, with its host: HostPath.
+  to_host,
+  from_host,
+  host_memory,
+  storage,
 };
-inline constexpr std::size_t kStepGroups = 14;
+inline constexpr std::size_t kStepGroups = 18;
 
 /// Who sends to whom in a group.
 enum class Hops : std::uint8_t {
   ring,    // of channels, as NCCL's collectives send
   direct,  // all-to-all
   pairs,   // each to its successor by a send of its own; of two stages: the first to the second
+  host,    // none: one rank and its host
 };
 
 /// One kind of communicator of one stage, or between two: all its copies act together, if the

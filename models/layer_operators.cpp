@@ -35,6 +35,7 @@ namespace {
 void first_product_and_activation(OperatorList& list, const OperatorContext& context,
                                   std::int64_t ffn) {
   list.column_forward("fc1", fc1_shapes(context, ffn));
+  adapter_forward(list, context, AdapterTarget::linear_fc1);
   list.memory("activation", MemoryKernel::elementwise, context.tokens(),
               activation_elements(context, ffn / context.layout.grid.tp, AttentionPass::forward));
 }
@@ -44,12 +45,15 @@ void first_product_and_activation(OperatorList& list, const OperatorContext& con
 void dense_mlp_forward(OperatorList& list, const OperatorContext& context, std::int64_t ffn) {
   first_product_and_activation(list, context, ffn);
   list.row_forward("fc2", fc2_shape(context, ffn));
+  adapter_forward(list, context, AdapterTarget::linear_fc2);
 }
 
 void dense_mlp_backward(OperatorList& list, const OperatorContext& context, std::int64_t ffn) {
+  adapter_backward(list, context, AdapterTarget::linear_fc2);
   list.row_backward("fc2", fc2_shape(context, ffn));
   list.memory("activation", MemoryKernel::elementwise, context.tokens(),
               activation_elements(context, ffn / context.layout.grid.tp, AttentionPass::backward));
+  adapter_backward(list, context, AdapterTarget::linear_fc1);
   list.column_backward("fc1", fc1_shapes(context, ffn));
 }
 
@@ -188,7 +192,7 @@ std::vector<Operator> embedding_forward(const OperatorContext& context) {
 
 std::vector<Operator> embedding_backward(const OperatorContext& context) {
   OperatorList list(context, OperatorPhase::weight_gradient);
-  embed_backward(list, context);
+  if (!context.training.adapters) embed_backward(list, context);
   return std::move(list).take();
 }
 

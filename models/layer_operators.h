@@ -113,6 +113,9 @@ bool fully_recomputed(const Recompute& recompute, std::int64_t layer_in_chunk);
 /// Matrix products and attention of an operator, as executed on this rank.
 Flops executed_flops(const Operator& op);
 
+/// Whether adapters beside column-parallel layers gather their input by themselves.
+bool gathers_adapter_input(const OperatorContext& context);
+
 /// What a rank sends to the next pipeline stage per micro-batch.
 Bytes pipeline_hop_size(const OperatorContext& context);
 

@@ -154,6 +154,41 @@ std::vector<ProgramPlace> write_programs(const StageInputs& inputs,
   return places;
 }
 
+/// What of an optimizer on the host is not known.
+std::optional<std::string> offload_gap(const Job& job) {
+  if (!job.training.offload) return std::nullopt;
+  if (job.layout.zero == 3 && job.training.framework.keeps_fp32_parameters) {
+    return "an optimizer on the host whose fp32 weights are the parameters (FSDP) is not simulated "
+           "yet";
+  }
+  if (job.network == NetworkDetail::steps) {
+    return "copies to the host are not simulated as messages (\"network\": {\"model\": \"steps\"})";
+  }
+  return std::nullopt;
+}
+
+/// What of fine-tuning is not known.
+std::optional<std::string> tuning_gap(const Job& job) {
+  const Training& training = job.training;
+  if (training.document && !training.framework.fused_attention) {
+    return "packed documents without fused attention are not simulated yet";
+  }
+  if (!training.adapters) return std::nullopt;
+  if (job.model.moe || job.model.mla || job.model.mtp_layers > 0) {
+    return "low-rank adapters are simulated for plain attention and dense MLPs only";
+  }
+  if (job.layout.zero == 3) return "low-rank adapters under ZeRO stage 3 are not simulated yet";
+  if (!passes_are_whole(job.layout.schedule)) {
+    return std::string("low-rank adapters under the ")
+        .append(schedule_name(job.layout.schedule))
+        .append(" schedule are not simulated yet");
+  }
+  if (training.recompute.kind == RecomputeKind::every_other_matmul) {
+    return "low-rank adapters with every other product recomputed are not simulated yet";
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string> lowering_gap(const Job& job) {
@@ -168,7 +203,8 @@ std::optional<std::string> lowering_gap(const Job& job) {
     return "recomputing every other product is simulated for plain attention and gated MLPs only";
   }
   if (auto gap = sharding_gap(job)) return gap;
-  return std::nullopt;
+  if (auto gap = offload_gap(job)) return gap;
+  return tuning_gap(job);
 }
 
 Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks ranks) {
@@ -206,6 +242,7 @@ Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks
   workload.groups = std::move(communicators.groups);
   workload.links = std::move(communicators.links);
   workload.stream_names.assign(kStepStreamNames.begin(), kStepStreamNames.end());
+  if (!job.training.offload) workload.stream_names.resize(kGpuStreams);
   workload.category_names.assign(kStepCategoryNames.begin(), kStepCategoryNames.end());
   workload.pool_names.assign(kMemoryPoolNames.begin(), kMemoryPoolNames.end());
   return plan;

@@ -184,15 +184,30 @@ std::int64_t replicated_elements(const Transformer& model, const StageContent& c
   return sum;
 }
 
-/// Tensors of a chunk and where each of its layers begins among them.
+/// Trained tensors of a chunk and where each of its layers begins among them.
 struct ChunkTensors {
   StageTensors all;
   std::vector<std::size_t> dense_begin;   // by layer of the chunk, and the head
   std::vector<std::size_t> expert_begin;  // by layer of the chunk, and the end
 };
 
+ChunkTensors adapters_of_chunk(const OperatorContext& context, const StageContent& content) {
+  const auto begin = [&](std::int64_t layers) {
+    const StageContent before{.first_layer = content.first_layer, .layers = layers};
+    return adapter_tensors(context.model, *context.training.adapters, before, context.layout.grid);
+  };
+  ChunkTensors out;
+  for (std::int64_t layer = 0; layer <= content.layers; ++layer) {
+    out.dense_begin.push_back(begin(layer).dense.size());
+    out.expert_begin.push_back(0);
+  }
+  out.all = begin(content.layers);
+  return out;
+}
+
 ChunkTensors chunk_tensors(const OperatorContext& context, const StageContent& content,
                            bool shares_embedding) {
+  if (context.training.adapters) return adapters_of_chunk(context, content);
   const Transformer& model = context.model;
   const ParallelGrid& grid = context.layout.grid;
   ChunkTensors out;
@@ -305,7 +320,13 @@ ModelChunk build_chunk(const OperatorContext& context, const StageContent& conte
   if (content.head) layers.build_head(out);
   out.expert_parameters = total_elements(tensors.all.expert);
   out.parameters = total_elements(tensors.all.dense) + out.expert_parameters;
-  out.replicated = replicated_elements(context.model, content, context.padded_vocab);
+  if (context.training.adapters) {
+    const StageTensors model =
+        rank_tensors(context.model, content, context.layout.grid, context.padded_vocab);
+    out.frozen = total_elements(model.dense) + total_elements(model.expert);
+  } else {
+    out.replicated = replicated_elements(context.model, content, context.padded_vocab);
+  }
   for (const RankTensor& shared : tensors.all.dense) {
     if (shared.shared_embedding) out.tied_embedding += shared.elements;
   }

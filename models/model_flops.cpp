@@ -8,11 +8,12 @@ namespace {
 
 // A multiply-add counts two, and the backward pass has two products for each of the forward pass.
 constexpr double kFlopsPerWeight = 6;
+constexpr double kFlopsPerFrozenWeight = 4;  // of the two only the input's gradient
 
 /// Multiply-adds of one token in the forward pass.
 struct TokenWork {
-  double projections = 0;  // by weights, of one layer
-  double attention = 0;    // scores and values over the full sequence, of one layer
+  double projections = 0;  // by weights
+  double attention = 0;    // scores and values over all of the document
 };
 
 TokenWork attention_work(const Transformer& model, double sequence) {
@@ -40,6 +41,10 @@ TokenWork latent_attention_work(const Transformer& model, double sequence) {
           .attention = sequence * heads * (nope + rope + value)};
 }
 
+TokenWork attention_of(const Transformer& model, double attended) {
+  return model.mla ? latent_attention_work(model, attended) : attention_work(model, attended);
+}
+
 double mlp_work(const Transformer& model, std::int64_t layer) {
   const double matrices = model.gated_mlp ? 3 : 2;
   const std::int64_t width = model.has_experts(layer)
@@ -53,17 +58,19 @@ double mlp_work(const Transformer& model, std::int64_t layer) {
 // are not looked at. A multi-token prediction module is one more layer like the last, the
 // projection from twice the width, three norms, and logits once more. Source: Megatron-LM d98e8a64,
 // megatron/training/training.py, num_floating_point_operations.
-double megatron_token_work(const Transformer& model, double sequence, double vocab,
-                           double attention_share) {
+TokenWork megatron_token_work(const Transformer& model, double attended, double vocab) {
   const auto hidden = static_cast<double>(model.hidden);
   const auto mtp = static_cast<double>(model.mtp_layers);
-  const TokenWork attention =
-      model.mla ? latent_attention_work(model, sequence) : attention_work(model, sequence);
+  const TokenWork attention = attention_of(model, attended);
   const double layers = static_cast<double>(model.layers) + mtp;
-  double work = layers * (attention.projections + attention_share * attention.attention);
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) work += mlp_work(model, layer);
-  work += mtp * (mlp_work(model, model.layers - 1) + 3 * hidden + 2 * hidden * hidden);
-  return work + (1 + mtp) * hidden * vocab;
+  TokenWork work{.projections = layers * attention.projections,
+                 .attention = layers * attention.attention};
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    work.projections += mlp_work(model, layer);
+  }
+  work.projections += mtp * (mlp_work(model, model.layers - 1) + 3 * hidden + 2 * hidden * hidden);
+  work.projections += (1 + mtp) * hidden * vocab;
+  return work;
 }
 
 }  // namespace
@@ -81,31 +88,33 @@ std::string_view to_text(FlopConvention convention) {
 // Source of 6 N + 12 L H Q T: PaLM, arXiv 2204.02311, appendix B; T tokens of sequence, H heads of
 // width Q, attention counted in full. N are the parameters that a token meets, all embeddings
 // included; with latent attention 2 Q is the sum of the widths of keys and values.
-Flops model_flops(const Transformer& model, std::int64_t sequence, std::int64_t global_batch,
-                  std::int64_t padded_vocab, FlopConvention convention) {
-  const auto tokens_in_sequence = static_cast<double>(sequence);
-  const double tokens = tokens_in_sequence * static_cast<double>(global_batch);
-  const auto vocab = static_cast<double>(padded_vocab);
-  double per_token = 0;
+Flops model_flops(const Transformer& model, const CountedStep& step, FlopConvention convention) {
+  TokenWork work{.projections = static_cast<double>(parameter_count(model).active_per_token)};
   switch (convention) {
     case FlopConvention::megatron:
-      per_token = megatron_token_work(model, tokens_in_sequence, vocab, 0.5);
-      break;
     case FlopConvention::megatron_full:
-      per_token = megatron_token_work(model, tokens_in_sequence, vocab, 1);
+      work = megatron_token_work(model, step.attended, static_cast<double>(step.padded_vocab));
+      if (convention == FlopConvention::megatron) work.attention *= 0.5;
       break;
-    case FlopConvention::palm: {
-      const TokenWork attention = model.mla ? latent_attention_work(model, tokens_in_sequence)
-                                            : attention_work(model, tokens_in_sequence);
-      per_token = static_cast<double>(parameter_count(model).active_per_token) +
-                  static_cast<double>(model.layers) * attention.attention;
+    case FlopConvention::palm:
+      work.attention =
+          static_cast<double>(model.layers) * attention_of(model, step.attended).attention;
       break;
-    }
-    case FlopConvention::six_n:
-      per_token = static_cast<double>(parameter_count(model).active_per_token);
-      break;
+    case FlopConvention::six_n: break;
   }
-  return flops(kFlopsPerWeight * per_token * tokens);
+  const double tokens = static_cast<double>(step.sequence) * static_cast<double>(step.global_batch);
+  const double by_weights = step.frozen ? kFlopsPerFrozenWeight : kFlopsPerWeight;
+  return flops((by_weights * work.projections + kFlopsPerWeight * work.attention) * tokens);
+}
+
+Flops model_flops(const Transformer& model, std::int64_t sequence, std::int64_t global_batch,
+                  std::int64_t padded_vocab, FlopConvention convention) {
+  return model_flops(model,
+                     {.sequence = sequence,
+                      .global_batch = global_batch,
+                      .padded_vocab = padded_vocab,
+                      .attended = static_cast<double>(sequence)},
+                     convention);
 }
 
 }  // namespace flopcast

@@ -31,7 +31,11 @@ int OperatorList::ranks_of(StepGroup group) const {
     case StepGroup::backward_previous:
     case StepGroup::backward_next:
     case StepGroup::replica:
-    case StepGroup::reshard: break;
+    case StepGroup::reshard:
+    case StepGroup::to_host:
+    case StepGroup::from_host:
+    case StepGroup::host_memory:
+    case StepGroup::storage: break;
   }
   FLOPCAST_CHECK(false, "the other groups are not of a layer");
 }
@@ -69,8 +73,11 @@ double OperatorList::rows_outside(std::int64_t rows) const {
 }
 
 void OperatorList::cast(std::string_view name, double elements) {
-  const Bytes traffic = cast_traffic(context_.training);
+  Bytes traffic = cast_traffic(context_.training);
   if (unquantised_ || traffic.value <= 0) return;
+  // The copy along columns is for weight gradients: Transformer Engine v2,
+  // pytorch/module/linear.py.
+  if (context_.training.adapters) traffic = traffic - element_size(context_.training.precision);
   push(name, phase_, MemoryCall{MemoryKernel::quantise, elements * traffic});
 }
 
@@ -115,6 +122,10 @@ void OperatorList::dgrad(std::string_view name, GemmShape forward) {
 /// dW[n,k] += dY[tokens,n]^T X[tokens,k], added up over micro-batches in the gradient's type: in
 /// the product's own output (read and written) or by a kernel of its own.
 void OperatorList::wgrad(std::string_view name, GemmShape forward) {
+  if (!context_.training.adapters) trained_wgrad(name, forward);
+}
+
+void OperatorList::trained_wgrad(std::string_view name, GemmShape forward) {
   const Bytes gradient = element_size(context_.training.gradient_dtype);
   const bool fresh = context_.training.framework.fresh_gradients;
   const bool fused = !fresh && context_.training.framework.fused_wgrad_accumulation;
@@ -130,8 +141,8 @@ void OperatorList::wgrad(std::string_view name, GemmShape forward) {
 }
 
 void OperatorList::column_backward(std::string_view name, const Shapes& forward) {
-  const bool gathers =
-      context_.layout.sequence_parallel && context_.training.framework.regather_in_backward;
+  const bool gathers = context_.layout.sequence_parallel && !context_.training.adapters &&
+                       context_.training.framework.regather_in_backward;
   const bool hide = context_.training.framework.overlap_tensor_regather;
   const std::int64_t width = forward.front().k;
   const Bytes input = activation_size(width);

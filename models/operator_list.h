@@ -70,7 +70,11 @@ class OperatorList {
   void row_backward(std::string_view name, GemmShape forward);
   /// Both products of the backward pass, without communication.
   void local_backward(std::string_view name, GemmShape forward);
+  /// Of a weight of the model; nothing where it is frozen.
   void wgrad(std::string_view name, GemmShape forward);
+  /// Of weights that are trained in any case.
+  void trained_dgrad(std::string_view name, GemmShape forward) { dgrad(name, forward); }
+  void trained_wgrad(std::string_view name, GemmShape forward);
 
   /// A norm of `width` on the tokens outside the tensor-parallel region.
   void norm_forward(std::string_view name, std::int64_t width);
@@ -131,6 +135,10 @@ void experts_backward(OperatorList& list, const OperatorContext& context);
 /// Without norm and residual.
 void experts_inside(OperatorList& list, const OperatorContext& context);
 void expert_activation(OperatorList& list, const OperatorContext& context);
+
+// adapter_operators.cpp: what runs beside a linear layer; nothing where it has no adapter
+void adapter_forward(OperatorList& list, const OperatorContext& context, AdapterTarget target);
+void adapter_backward(OperatorList& list, const OperatorContext& context, AdapterTarget target);
 
 // layer_operators.cpp
 /// A dense MLP of `ffn` over all ranks of the tensor-parallel group, without norm and residual.

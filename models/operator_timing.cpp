@@ -52,7 +52,11 @@ StepCategory category_of(StepGroup group) {
     case StepGroup::backward_previous:
     case StepGroup::backward_next:
     case StepGroup::replica:
-    case StepGroup::reshard: break;
+    case StepGroup::reshard:
+    case StepGroup::to_host:
+    case StepGroup::from_host:
+    case StepGroup::host_memory:
+    case StepGroup::storage: break;
   }
   FLOPCAST_CHECK(false, "the other groups are not of a layer");
 }
@@ -140,6 +144,21 @@ TransferId CostTables::transfer(CollectiveKind kind, Bytes size, GroupId group,
   }
   transfers_.push_back(transfer);
   transfer_kinds_.push_back(kind);
+  return entry->second;
+}
+
+/// To start an asynchronous copy, or a step of the processors: assumed.
+constexpr Seconds kCopyLatency = microseconds(10);
+
+TransferId CostTables::copy(Bytes size, GroupId group, StepCategory category) {
+  const auto [entry, added] =
+      transfer_ids_.try_emplace({CollectiveKind::send_recv, size.value, group, ExchangeTraits{}},
+                                TransferId{static_cast<std::uint32_t>(transfers_.size())});
+  note(category, Evidence::assumed);
+  if (!added) return entry->second;
+  const BytesPerSecond alone{1 / communicators_.facts[index_of(group)].heaviest_alone};
+  transfers_.push_back({.latency = kCopyLatency, .size = size, .solo_rate = alone});
+  transfer_kinds_.push_back(CollectiveKind::send_recv);
   return entry->second;
 }
 

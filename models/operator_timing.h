@@ -40,11 +40,18 @@ enum class StepStream : std::uint8_t {
   context,
   expert,
   replica,
+  // Only where the optimizer runs on the host:
+  to_host,
+  host,  // its processors' share for this rank
+  from_host,
+  storage,
 };
-inline constexpr std::array<std::string_view, 10> kStepStreamNames{
+inline constexpr std::size_t kGpuStreams = 10;
+inline constexpr std::array<std::string_view, 14> kStepStreamNames{
     "compute",          "tensor parallel",  "pp forward send", "pp forward recv",
     "pp backward send", "pp backward recv", "data parallel",   "context parallel",
-    "expert parallel",  "replicas"};
+    "expert parallel",  "replicas",         "copy to host",    "host",
+    "copy from host",   "storage"};
 
 constexpr std::size_t index_of(StepStream stream) { return static_cast<std::size_t>(stream); }
 
@@ -88,6 +95,9 @@ class CostTables {
   /// A collective of `size` (nccl-tests' whole buffer) in a group.
   TransferId transfer(CollectiveKind kind, Bytes size, GroupId group, StepCategory category,
                       ExchangeTraits traits = {});
+
+  /// Of a group of HostPath, at the rate of its slowest link.
+  TransferId copy(Bytes size, GroupId group, StepCategory category);
 
   /// Rows of work that follows what a rank's experts get, by its number in `routed`.
   std::uint32_t add_routed(const RoutedWork& work);

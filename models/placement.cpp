@@ -33,6 +33,8 @@ std::string_view spanned(LinkKind slowest) {
     case LinkKind::spine_uplink: return "groups of spines";
     case LinkKind::switch_link: return "switches";
     case LinkKind::zone_uplink: return "zones";
+    case LinkKind::host_memory:
+    case LinkKind::storage: return "hosts";
   }
   return {};
 }

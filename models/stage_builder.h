@@ -2,8 +2,8 @@
 
 // The builder behind stage_program(): private to the files that append its parts, which are
 // stage_program.cpp (schedule, begin and end of the step), stage_passes.cpp (the passes and what
-// goes from stage to stage) and stage_data_parallel.cpp (gathers and reductions over the
-// data-parallel groups).
+// goes from stage to stage), stage_data_parallel.cpp (gathers and reductions over the
+// data-parallel groups) and stage_offload.cpp (the optimizer on the host).
 
 #include <cstdint>
 #include <limits>
@@ -96,6 +96,8 @@ class StageBuilder {
   double routed_elements() const;
   void finish_gradients();
   void optimize();
+  void start_on_host();
+  void await_host();
 
   const ParallelGrid& grid() const { return inputs_.job.layout.grid; }
   const Training& training() const { return inputs_.job.training; }
@@ -134,6 +136,10 @@ class StageBuilder {
     if (inputs_.job.layout.zero == 0) return dense + experts;
     return dense / (copies() * shard_ranks(inputs_.job.layout)) +
            experts / (copies() * grid().edp());
+  }
+  /// Of these, whose optimizer runs on the host.
+  double offloaded_elements() const {
+    return training().offload ? training().offload->fraction * own_elements() : 0;
   }
   GroupId group(StepGroup slot) const { return role_.groups[static_cast<std::size_t>(slot)]; }
   std::uint32_t tag(const ScheduleOp& op, int receiving_stage) const {
@@ -177,8 +183,9 @@ class StageBuilder {
   std::vector<std::vector<Gather>> gathers_;  // by chunk, in forward order
   std::vector<std::size_t> awaited_;          // of them, by chunk
   std::optional<ShardedParameters> shards_;   // ZeRO-3
-  std::int64_t parameters_ = 0;
-  std::int64_t expert_parameters_ = 0;  // of them in the experts' own data group
+  std::int64_t parameters_ = 0;               // that are trained
+  std::int64_t frozen_ = 0;                   // beside them
+  std::int64_t expert_parameters_ = 0;        // of them in the experts' own data group
   StageProgram out_;
 };
 

@@ -1,6 +1,8 @@
 #include "models/stage_parameters.h"
 
+#include <array>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -95,6 +97,29 @@ StageTensors rank_tensors(const Transformer& model, const StageContent& stage,
     }
   }
   return builder.take();
+}
+
+StageTensors adapter_tensors(const Transformer& model, const LowRankAdapters& adapters,
+                             const StageContent& stage, const ParallelGrid& grid) {
+  // linear_proj is registered before linear_qkv: parameters.cpp.
+  constexpr std::array kOrder{AdapterTarget::linear_proj, AdapterTarget::linear_qkv,
+                              AdapterTarget::linear_fc1, AdapterTarget::linear_fc2};
+  StageTensors out;
+  for (std::int64_t layer = stage.first_layer; layer < stage.first_layer + stage.layers; ++layer) {
+    for (const AdapterTarget target : kOrder) {
+      if (!adapters.on(target)) continue;
+      const AdapterWidths widths = adapter_widths(model, adapters, target);
+      const std::string_view name = kAdapterTargetNames[static_cast<std::size_t>(target)];
+      const std::string at = fmt::format("decoder.layers.{}.{}.adapter.", layer, name);
+      for (const std::int64_t width : widths.outputs) {
+        out.dense.push_back(
+            {at + "linear_in.weight", exact_share(widths.input * adapters.rank, grid.tp)});
+        out.dense.push_back(
+            {at + "linear_out.weight", exact_share(width * adapters.rank, grid.tp)});
+      }
+    }
+  }
+  return out;
 }
 
 std::int64_t total_elements(const std::vector<RankTensor>& tensors) {

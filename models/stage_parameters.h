@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/layout.h"
+#include "models/low_rank_adapters.h"
 #include "models/transformer.h"
 
 namespace flopcast {
@@ -27,6 +28,11 @@ struct StageTensors {
 /// be legal, so that every tensor divides.
 StageTensors rank_tensors(const Transformer& model, const StageContent& stage,
                           const ParallelGrid& grid, std::int64_t vocab);
+
+/// The same of adapters, which are all dense; beside the tensors of the model, in the order of
+/// their layers. A is split over tensor-parallel ranks as B is: models/adapter_operators.cpp.
+StageTensors adapter_tensors(const Transformer& model, const LowRankAdapters& adapters,
+                             const StageContent& stage, const ParallelGrid& grid);
 
 std::int64_t total_elements(const std::vector<RankTensor>& tensors);
 

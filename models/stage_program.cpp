@@ -64,10 +64,11 @@ StageBuilder::StageBuilder(const StageInputs& inputs, const RankRole& role,
                 inputs.job.layout.vpp},
       tables_(tables),
       context_{inputs.job.model, inputs.job.layout, inputs.job.training, inputs.padded_vocab},
-      program_(kStepStreamNames.size()),
+      program_(inputs.job.training.offload ? kStepStreamNames.size() : kGpuStreams),
       chunks_(chunks) {
   for (const ModelChunk& chunk : chunks_) {
     parameters_ += chunk.parameters;
+    frozen_ += chunk.frozen;
     expert_parameters_ += chunk.expert_parameters;
   }
   reduced_.assign(chunks_.size(), 0);
@@ -114,6 +115,7 @@ void StageBuilder::allocate_states() {
   const double parameter = element_size(training().parameter_dtype).value;
   const double gradient = element_size(training().gradient_dtype).value;
   const double state = training().optimizer_state().value;
+  const double stepped = own_elements() - offloaded_elements();
   const bool whole = inputs_.job.layout.zero < 3;
   if (!whole && training().framework.keeps_fp32_parameters) {
     // The optimizer's weight is the parameter, whose gradient comes with its reduction.
@@ -123,7 +125,11 @@ void StageBuilder::allocate_states() {
   } else {
     hold_elements(MemoryPool::parameters, whole ? elements : own_elements(), parameter);
     hold_elements(MemoryPool::gradients, gradients_whole() ? elements : own_elements(), gradient);
-    hold_elements(MemoryPool::optimizer, own_elements(), state);
+    hold_elements(MemoryPool::optimizer, stepped, state);
+  }
+  if (training().adapters) {
+    const DataType frozen = training().adapters->frozen_dtype.value_or(training().parameter_dtype);
+    hold_elements(MemoryPool::parameters, static_cast<double>(frozen_), element_size(frozen).value);
   }
   // A tensor-parallel region works on the gathered activation and its gradient.
   const double activation = static_cast<double>(context_.tokens() * inputs_.job.model.hidden);
@@ -189,7 +195,7 @@ void StageBuilder::finish_gradients() {
     replicated += chunk.replicated;
     tied += chunk.tied_embedding;
   }
-  if (inputs_.job.layout.sequence_parallel && grid().tp > 1) {
+  if (inputs_.job.layout.sequence_parallel && grid().tp > 1 && replicated > 0) {
     blocking(StepGroup::tensor, CollectiveKind::all_reduce,
              static_cast<double>(replicated) * gradient, "reduce norm gradients");
   }
@@ -225,8 +231,12 @@ void StageBuilder::optimize() {
   if (group(StepGroup::world) != kNoGroup) {
     blocking(StepGroup::world, CollectiveKind::all_reduce, fp32, "gradient norm over all ranks");
   }
-  memory_kernel(MemoryKernel::optimizer, own * optimizer_traffic(training()),
-                StepCategory::optimizer, "optimizer");
+  if (training().offload) start_on_host();
+  if (const double stepped = own - offloaded_elements(); stepped > 0) {
+    memory_kernel(MemoryKernel::optimizer, stepped * optimizer_traffic(training()),
+                  StepCategory::optimizer, "optimizer");
+  }
+  if (training().offload) await_host();
   if (shards_) {
     shards_->release_gradients();
   } else {

@@ -109,6 +109,7 @@ std::vector<TimeShare> breakdown(const Plan& plan, const Means& means) {
       line("exposed gradient reduction", exposed(gradient), gradient),
       line("exposed parameter gather", exposed(parameter), parameter),
       line("exposed synchronization", exposed(synchronize), synchronize),
+      line("exposed offload", exposed(offload), offload),
   };
   // Standing still since another stage has not got there: the pipeline's fill and drain, unequal
   // stages, and the wait for the slowest at the gradient norm.
@@ -303,8 +304,13 @@ StepReport in_convention(StepReport report, const Job& job, FlopConvention conve
   const auto vocab =
       padded_vocab(job.model.vocab, job.training.framework.vocab_divisor, job.layout.grid.tp);
   report.convention = convention;
-  report.model_flops =
-      model_flops(job.model, batch.sequence, batch.global_batch, vocab, convention);
+  report.model_flops = model_flops(job.model,
+                                   {.sequence = batch.sequence,
+                                    .global_batch = batch.global_batch,
+                                    .padded_vocab = vocab,
+                                    .attended = job.training.attended(),
+                                    .frozen = job.training.adapters.has_value()},
+                                   convention);
   report.model_flops_per_gpu = report.model_flops / report.step / report.gpus;
   report.mfu = report.model_flops_per_gpu / report.peak;
   return report;

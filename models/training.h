@@ -11,6 +11,7 @@
 
 #include "calibration/profile.h"
 #include "models/layout.h"
+#include "models/low_rank_adapters.h"
 #include "models/step_jitter.h"
 #include "models/transformer.h"
 #include "sim/data_type.h"
@@ -159,6 +160,16 @@ struct Framework {
   std::int64_t vocab_divisor = 128;  // the vocabulary is padded to a multiple of this times tp
 };
 
+/// The optimizer of a part of the parameters runs on the node's processors, where its states are
+/// (stage_offload.cpp). Sources: Ren et al., ZeRO-Offload, arXiv 2101.06840; Rajbhandari et al.,
+/// ZeRO-Infinity, 2104.07857; Megatron-LM d98e8a64, optimizer/cpu_offloading.
+struct OptimizerOffload {
+  double fraction = 1;     // Megatron's --optimizer-offload-fraction
+  bool to_drives = false;  // states lie on the node's drives and pass through the host's memory
+  /// In pieces: one is copied while another is updated (--overlap-cpu-optimizer-d2h-h2d).
+  bool overlap = true;
+};
+
 /// Presets by name: megatron, nemo, fsdp2... nothing where the name is unknown.
 std::optional<Framework> framework_preset(std::string_view name);
 std::vector<std::string_view> framework_names();
@@ -179,6 +190,7 @@ struct Training {
   /// parameter_dtype.
   std::optional<DataType> kept_expert_dtype;
   Recompute recompute;
+  std::optional<OptimizerOffload> offload{};
   bool overlap_grad_reduce = true;
   bool overlap_param_gather = true;
   bool tensor_overlap = false;  // userbuffers: TP collectives behind GEMMs (tp_overlap)
@@ -189,6 +201,15 @@ struct Training {
   std::optional<double> capacity_factor;
   bool pad_to_capacity = true;  // and no less
   TokenRouting routing;
+  /// The model is frozen and these are trained; nothing: all of it is trained.
+  std::optional<LowRankAdapters> adapters{};
+  /// Sequences are packed from documents that attention does not look beyond: how long a token's
+  /// document is, in the mean over tokens (sum of squared lengths over sum of lengths). So core
+  /// attention does the work of the sum of squares, all else is by tokens. Nothing: one document.
+  std::optional<double> document{};
+
+  /// Tokens that attention of a token spans, before masks.
+  double attended() const { return document.value_or(static_cast<double>(batch.sequence)); }
 
   /// Whether experts get as much as they can hold, whatever the routing.
   bool pads() const { return capacity_factor && pad_to_capacity; }

@@ -12,11 +12,12 @@ namespace flopcast {
 namespace {
 
 constexpr int kFormat = 1;
-constexpr std::string_view kStyles[] = {"dense", "experts", "sharded parameters"};
+constexpr std::string_view kStyles[] = {"dense", "experts", "sharded parameters", "adapters"};
 
 }  // namespace
 
 std::string_view style_of(const Job& job) {
+  if (job.training.adapters) return kStyles[3];
   if (job.model.moe) return kStyles[1];
   return kStyles[job.layout.zero == 3 ? 2 : 0];
 }

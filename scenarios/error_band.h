@@ -26,7 +26,7 @@ struct ErrorBand {
   double high = 0;
 };
 
-/// "dense", "experts" or "sharded parameters" (ZeRO-3, FSDP).
+/// "dense", "experts", "sharded parameters" (ZeRO-3, FSDP) or "adapters" (LoRA).
 std::string_view style_of(const Job& job);
 
 /// The band that holds kBandShare of further runs on average, whatever the errors' distribution:

@@ -48,6 +48,10 @@ class Fields {
   void quantity(std::string_view key, Q& field) const {
     if (const auto node = node_.find(key)) field = node->quantity<Q>();
   }
+  template <class Q>
+  void positive(std::string_view key, Q& field) const {
+    if (const auto node = node_.find(key)) field = node->positive_quantity<Q>();
+  }
   template <class E, class Choices>
   void kind(std::string_view key, E& field, const Choices& choices) const {
     if (const auto node = node_.find(key)) field = node->one_of(choices);

@@ -113,6 +113,10 @@ System read_system(const Node& node, Catalogue& catalogue) {
   // Without a card there is no rate to ask for.
   if (system.nics > 0) fields.needed_quantity("nic_bandwidth", system.nic_bandwidth);
   fields.kind("network", system.network, kNetworkKinds);
+  fields.count("gpus_per_host_link", system.gpus_per_host_link, 1, kMostPerNode);
+  fields.positive("host_link", system.host_link);
+  fields.positive("host_memory", system.host_memory);
+  fields.positive("storage", system.storage);
   const auto sources = read_sources(node);
   if (!sources.empty()) system.sources = sources;
   if (system.name.empty()) system.name = "custom";
@@ -128,6 +132,8 @@ ClusterSpec read_cluster(const Node& node, Catalogue& catalogue) {
   if (const auto rate = node.find("nic_bandwidth")) {
     spec.system.nic_bandwidth = rate->positive_quantity<BytesPerSecond>();
   }
+  fields.positive("host_memory", spec.system.host_memory);
+  fields.positive("storage", spec.system.storage);
   read_size(node, spec);
   read_fabric(node.find("fabric"), spec);
   fields.kind("transport", spec.transport, kTransports);

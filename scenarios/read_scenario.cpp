@@ -126,6 +126,9 @@ Scenario read_scenario_document(const Document& document, ShippedData& data) {
   if (const auto routing = root.at("training").find("routing")) {
     scenario.job.training.routing = read_routing(*routing, scenario.job.model);
   }
+  if (const auto offload = root.at("training").find("offload")) {
+    read_offload(*offload, scenario.cluster, scenario.job.training);
+  }
   scenario.job.training.framework = read_framework(root.find("framework"));
   scenario.expect = read_expectations(root.find("expect"));
   scenario.profile = choose_profile(root.find("profile"), root, scenario.cluster.system.gpu, data);

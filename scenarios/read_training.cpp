@@ -157,6 +157,7 @@ Training read_training(const Node& node, Layout& layout) {
     training.capacity_factor = factor->number(0.01, 1000);
   }
   fields.flag("pad_to_capacity", training.pad_to_capacity);
+  read_fine_tuning(node, layout, training);
   layout.schedule = layout.vpp > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
   fields.kind("schedule", layout.schedule, kSchedules);
   if (const auto overlap = node.find("overlap_expert_exchange")) {

@@ -33,6 +33,10 @@ void read_degraded(const std::optional<Node>& node, ClusterSpec& spec);
 Layout read_parallel(const std::optional<Node>& node, int gpus);
 /// "training": what it says of the schedule goes into the layout.
 Training read_training(const Node& node, Layout& layout);
+/// "training.lora" and "training.documents", once sequence and layout are read.
+void read_fine_tuning(const Node& node, const Layout& layout, Training& training);
+/// "training.offload", once cluster and layout are read: its host must be known.
+void read_offload(const Node& node, ClusterSpec& cluster, Training& training);
 /// "training.routing", once the model is read.
 TokenRouting read_routing(const Node& node, const Transformer& model);
 Framework read_framework(const std::optional<Node>& node);

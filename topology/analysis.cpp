@@ -78,6 +78,8 @@ const char* shape_of(DeviceKind kind) {
     case DeviceKind::spine: return "ellipse";
     case DeviceKind::core: return "doubleoctagon";
     case DeviceKind::backbone: return "doubleoctagon";
+    case DeviceKind::memory:
+    case DeviceKind::storage: return "cylinder";
   }
   return "box";
 }

@@ -24,6 +24,7 @@ Cluster::Cluster(ClusterSpec spec)
   add_devices();
   add_node_links();
   add_fabric_links();
+  if (spec_.host_copies) add_copy_links();
   for (const DegradedLinks& links : spec_.degraded) degrade(links);
   for (const auto& [link, condition] : conditions_) {
     ClusterLink& row = links_[index_of(link)];
@@ -155,6 +156,35 @@ void Cluster::add_fabric_links() {
   }
 }
 
+// After all others, whose numbers stay.
+void Cluster::add_copy_links() {
+  const System& system = spec_.system;
+  const auto next = [this] { return static_cast<std::uint32_t>(links_.size()); };
+  const auto nodes = static_cast<std::uint32_t>(spec_.nodes);
+  const std::uint32_t host = hosts_ ? first_.host : add_block(DeviceKind::host, spec_.nodes);
+  const std::uint32_t memory = add_block(DeviceKind::memory, spec_.nodes);
+  const bool drives = system.storage > BytesPerSecond{};
+  const std::uint32_t storage = add_block(DeviceKind::storage, drives ? spec_.nodes : 0);
+  const auto per_node = static_cast<std::uint32_t>(system.gpus_per_node);
+  const auto behind = static_cast<std::uint32_t>(system.gpus_per_host_link);
+  const BytesPerSecond width =
+      system.host_link > BytesPerSecond{} ? system.host_link : system.gpu.pcie;
+  first_.copy_links = next();
+  for (std::uint32_t node = 0; !hosts_ && node < nodes; ++node) {
+    for (std::uint32_t local = 0; local < per_node; local += behind) {
+      add_pair(LinkKind::pcie, node * per_node + local, host + node, width);
+    }
+  }
+  first_.memory_links = next();
+  for (std::uint32_t node = 0; node < nodes; ++node) {
+    add_pair(LinkKind::host_memory, host + node, memory + node, system.host_memory);
+  }
+  first_.storage_links = next();
+  for (std::uint32_t node = 0; drives && node < nodes; ++node) {
+    add_pair(LinkKind::storage, host + node, storage + node, system.storage);
+  }
+}
+
 // What `cables` carry of the flows of `cards`.
 BytesPerSecond Cluster::trunk(double cards, int cables, std::uint64_t number) const {
   const Fabric& fabric = spec_.fabric;
@@ -246,6 +276,8 @@ void Cluster::degrade(const DegradedLinks& links) {
       case LinkKind::pcie:
       case LinkKind::spine_uplink:
       case LinkKind::switch_link:
+      case LinkKind::host_memory:
+      case LinkKind::storage:
       case LinkKind::zone_uplink: return;  // not counted by count_of_places
     }
     for (const std::uint32_t link : {first, first + 1}) {
@@ -273,6 +305,8 @@ Seconds Cluster::latency_of(LinkId id) const {
   const ClusterLink& link = links_[index_of(id)];
   switch (link.kind) {
     case LinkKind::nvlink:
+    case LinkKind::host_memory:
+    case LinkKind::storage:
     case LinkKind::pcie: return {};
     case LinkKind::nic:
       return devices_[index_of(link.to)].kind == DeviceKind::nic ? Seconds{}
@@ -299,6 +333,8 @@ std::string Cluster::name_of(DeviceId id) const {
       return fmt::format("{} {} switch", spec_.system.nvlink_domain == gpus ? "node" : "domain",
                          number);
     case DeviceKind::host: return fmt::format("node {} host", number);
+    case DeviceKind::memory: return fmt::format("node {} memory", number);
+    case DeviceKind::storage: return fmt::format("node {} drives", number);
     case DeviceKind::nic:
       return fmt::format("node {} nic {}", number / plan_.nics_per_node,
                          number % plan_.nics_per_node);

@@ -40,11 +40,14 @@ enum class LinkKind : std::uint8_t {
   spine_uplink,
   switch_link,  // between groups of a dragonfly, neighbours of a torus, switches of a graph
   zone_uplink,
+  host_memory,  // of a node's processors; in no route between GPUs
+  storage,      // the node's own drives; nor these
 };
 
 inline constexpr std::array kLinkKinds{
-    LinkKind::nvlink,       LinkKind::pcie,        LinkKind::nic,        LinkKind::leaf_uplink,
-    LinkKind::spine_uplink, LinkKind::switch_link, LinkKind::zone_uplink};
+    LinkKind::nvlink,      LinkKind::pcie,         LinkKind::nic,
+    LinkKind::leaf_uplink, LinkKind::spine_uplink, LinkKind::switch_link,
+    LinkKind::zone_uplink, LinkKind::host_memory,  LinkKind::storage};
 
 constexpr std::string_view to_text(LinkKind kind) {
   switch (kind) {
@@ -55,9 +58,19 @@ constexpr std::string_view to_text(LinkKind kind) {
     case LinkKind::spine_uplink: return "spine_uplink";
     case LinkKind::switch_link: return "switch_link";
     case LinkKind::zone_uplink: return "zone_uplink";
+    case LinkKind::host_memory: return "host_memory";
+    case LinkKind::storage: return "storage";
   }
   return {};
 }
+
+/// Between what of a node data moves without leaving it.
+enum class HostPath : std::uint8_t {
+  to_host,    // from the GPU's memory to the host's
+  from_host,  // and back
+  memory,     // inside the host's memory
+  storage,    // between drives and the host's memory
+};
 
 /// GPUs first to last that compute at `speed` of what their kind does: 0.8 takes 1.25 times as
 /// long.
@@ -85,6 +98,7 @@ struct ClusterSpec {
   // Where several rows name one place, the lowest counts.
   std::vector<SlowGpus> slow{};
   std::vector<DegradedLinks> degraded{};
+  bool host_copies = false;  // GPUs copy to and from their host: its links are listed
 };
 
 /// What keeps a description from being built, in the words of the user: "nvlink_domain 6 neither
@@ -102,7 +116,9 @@ enum class DeviceKind : std::uint8_t {
   leaf_switch,
   spine,
   core,
-  backbone
+  backbone,
+  memory,
+  storage
 };
 
 constexpr std::string_view to_text(DeviceKind kind) {
@@ -115,6 +131,8 @@ constexpr std::string_view to_text(DeviceKind kind) {
     case DeviceKind::spine: return "spine";
     case DeviceKind::core: return "core";
     case DeviceKind::backbone: return "backbone";
+    case DeviceKind::memory: return "memory";
+    case DeviceKind::storage: return "storage";
   }
   return {};
 }
@@ -175,6 +193,10 @@ class Cluster {
   /// Source: NCCL 2.30.7, PXN level 2 is the default for send/recv (NCCL_P2P_PXN_LEVEL).
   void append_route(GpuId from, GpuId to, std::vector<LinkId>& route) const;
 
+  /// Links between a GPU, its host's memory and drives; only with host_copies. Reads and writes
+  /// share the bandwidth of memory and of drives, each of which is one link whatever the direction.
+  void append_host_route(GpuId gpu, HostPath path, std::vector<LinkId>& route) const;
+
  private:
   // First number of each block. Within a block the pair of links or the device of a GPU, NIC, leaf
   // or spine group is found by its number, so a route needs no search.
@@ -182,6 +204,7 @@ class Cluster {
     std::uint32_t node_switch = 0, host = 0, nic = 0, leaf = 0, spine = 0, core = 0, backbone = 0;
     std::uint32_t domain_links = 0, host_links = 0, slot_links = 0, nic_links = 0;
     std::uint32_t leaf_links = 0, spine_links = 0, switch_links = 0, zone_links = 0;
+    std::uint32_t copy_links = 0, memory_links = 0, storage_links = 0;
   };
 
   // Where a GPU is; found once: divisions would be most of the cost of a route.
@@ -200,6 +223,7 @@ class Cluster {
   void add_devices();
   void add_node_links();
   void add_fabric_links();
+  void add_copy_links();
   void add_trunks();
   void add_global_links();
   void add_torus_links();

@@ -109,6 +109,8 @@ int count_of_places(const ClusterSpec& spec, LinkKind kind) {
     case LinkKind::leaf_uplink: return plan.spine_groups > 0 ? plan.leaves() : 0;
     case LinkKind::spine_uplink:
     case LinkKind::switch_link:
+    case LinkKind::host_memory:
+    case LinkKind::storage:
     case LinkKind::zone_uplink: return 0;
   }
   return 0;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "sim/check.h"
 #include "topology/cluster.h"
 
 namespace flopcast {
@@ -54,6 +55,24 @@ void Cluster::append_entry(GpuId gpu, std::vector<LinkId>& route) const {
   route.push_back(LinkId{first_.nic_links + 2 * nic + 1});
   route.push_back(LinkId{first_.slot_links + 2 * (hosts_ ? nic : index_of(gpu)) + 1});
   if (hosts_) route.push_back(LinkId{first_.host_links + 2 * index_of(gpu) + 1});
+}
+
+void Cluster::append_host_route(GpuId gpu, HostPath path, std::vector<LinkId>& route) const {
+  FLOPCAST_CHECK(spec_.host_copies, "the links to the host were asked for");
+  const auto per_node = static_cast<std::uint32_t>(spec_.system.gpus_per_node);
+  const auto behind = static_cast<std::uint32_t>(spec_.system.gpus_per_host_link);
+  const auto node = static_cast<std::uint32_t>(node_of(gpu));
+  const std::uint32_t local = index_of(gpu) - node * per_node;
+  const std::uint32_t slot = node * ((per_node + behind - 1) / behind) + local / behind;
+  const std::uint32_t up =
+      hosts_ ? first_.host_links + 2 * index_of(gpu) : first_.copy_links + 2 * slot;
+  switch (path) {
+    case HostPath::to_host: route.push_back(LinkId{up}); break;
+    case HostPath::from_host: route.push_back(LinkId{up + 1}); break;
+    case HostPath::memory: break;
+    case HostPath::storage: route.push_back(LinkId{first_.storage_links + 2 * node}); break;
+  }
+  route.push_back(LinkId{first_.memory_links + 2 * node});
 }
 
 void Cluster::append_route(GpuId from, GpuId to, std::vector<LinkId>& route) const {

@@ -98,6 +98,11 @@ struct System {
   int nics = 8;                  // compute network cards of one node; 0: the node stands alone
   BytesPerSecond nic_bandwidth;  // of one card, one direction
   NetworkKind network = NetworkKind::infiniband;
+  // What jobs that copy to the host need to know; 0: not known.
+  int gpus_per_host_link = 1;    // GPUs behind one PCIe switch, which has one link to the host
+  BytesPerSecond host_link{};    // of it, one direction; 0: as wide as a GPU's PCIe
+  BytesPerSecond host_memory{};  // memory bandwidth of the node's processors
+  BytesPerSecond storage{};      // of the node's own drives
   std::vector<std::string> sources;
 };
 

@@ -85,6 +85,24 @@ EXPERT_TENSOR = "Assumed. Expert tensor parallelism: as tp, Megatron's default w
 WHOLE_EXPERTS = ("Assumed. Expert tensor parallelism: none; only so ep divides the ranks of the source's "
                  "smallest run.")
 
+SQUAD = 206  # tokens
+DOCUMENTS = (f"Assumed. Documents: SQuAD's, of which a token's has {SQUAD} tokens in the mean, by the publisher's count of "
+             "FLOPs; attention stays inside of them and is less than 1 % of the work.")
+WHOLE_SAMPLES = ("Attention looks at whole packed samples, as the publisher's configuration has it "
+                 "(packed_sequence_return_cu_seqlen false).")
+WIDE_ATTENTION = "Differs. Attention is computed in 8 bits; 16 are simulated."
+# Adapters by source: Megatron-Bridge's performance recipes (llama3_70b_peft_*), NeMo 24's default, MLPerf's rules.
+ADAPTERS = {
+    "megatron-bridge": ({"rank": 16, "targets": ["linear_qkv"]}, "Adapters beside queries, keys and values, rank 16: the recipe."),
+    "dgx-cloud": ({"rank": 16, "targets": ["linear_qkv"]},
+                  "Assumed. Adapters beside queries, keys and values, rank 16, as in the framework's recipes."),
+    "nemo": ({"rank": 32, "targets": ["linear_qkv"]},
+             "Assumed. Adapters beside queries, keys and values, rank 32, the framework's default then."),
+    "mlperf": ({"rank": 16, "targets": ["linear_qkv", "linear_proj"], "dropout": True, "exchanges_output": True,
+                "frozen_dtype": "fp8"},
+               "Adapters beside attention's layers, rank 16, with dropout; frozen weights in 8 bits: the publisher's configuration."),
+}
+
 # Table and what all runs of a source share; the first prefix of the id that fits.
 NVIDIA = {"framework": "nemo", "training.gradient_dtype": "bf16"}
 SOURCES = [
@@ -226,7 +244,9 @@ def cluster_keys(row, table, notes):
         keys = {"cluster.system": "grand-teton-h100-500w"}
         notes.append(LESS_POWER)
     gpus, per_node = row["num_gpus"], hardware["gpus_per_node"]
-    whole = gpus % per_node == 0 and "nvl72" not in system
+    if "nvl" in row["id"] and gpu == "H200":
+        raise LeftOut("GPU without a system in the catalogue: H200 NVL")
+    whole = gpus % per_node == 0 and per_node == 8 and "nvl72" not in system
     keys["cluster.nodes" if whole else "cluster.gpus"] = gpus // per_node if whole else gpus
     if "nvl72" in system and gpus > SEGMENT and gpus % SEGMENT == 0:
         keys["cluster.system"] = {"base": system, "nvlink_domain": SEGMENT}
@@ -347,6 +367,25 @@ def graph_keys(row, keys, notes):
         notes.append(GRAPHS)
 
 
+def tuning_keys(row, table, keys, notes):
+    """What is trained, and how long the documents are that samples are packed from."""
+    if row["task"] == "pretrain":
+        return
+    if table == "mlperf":
+        notes.append(WHOLE_SAMPLES)
+        if row["overlap"].get("fp8_attention"):
+            notes.append(WIDE_ATTENTION)
+    else:
+        keys["training.documents"] = SQUAD
+        notes.append(DOCUMENTS)
+    if row["task"] == "lora":
+        if table not in ADAPTERS:
+            raise LeftOut("adapters not published")
+        adapters, note = ADAPTERS[table]
+        keys["training.lora"] = adapters
+        notes.append(note)
+
+
 def source_text(row):
     source = row["source"]
     place = f"{source.get('repo') or ''} {source['path']}".strip()
@@ -360,8 +399,6 @@ def scenario_of(row):
     table, keys = source_of(row)
     if row["completeness"]["level"] == "partial":
         raise LeftOut("not published: " + ", ".join(row["completeness"]["missing"]))
-    if row["task"] != "pretrain":
-        raise LeftOut("fine-tuning on packed samples or LoRA, which no scenario can say yet")
     if row["overlap"].get("cpu_offloading_num_layers"):
         raise LeftOut("activations offloaded to the host")
     notes = []
@@ -379,6 +416,7 @@ def scenario_of(row):
         raise LeftOut(f"its columns disagree: {row['grad_accum']} micro-batches, but {micro_batches} by batch and layout")
     source_keys(row, table, keys, notes)
     graph_keys(row, keys, notes)
+    tuning_keys(row, table, keys, notes)
     split_over_stages(row, keys, notes)
     keys["expect.step_time.value"] = f"{step_seconds(row, notes):.6g} s"
     keys["expect.step_time.tolerance"] = "12%"
@@ -387,7 +425,7 @@ def scenario_of(row):
         keys["expect.memory_peak"] = {"value": f"{peak} GiB", "tolerance": "5%",
                                       "allow_failure": True}
     keys["assumptions"] = notes
-    return table, keys
+    return "fine-tuning" if row["task"] != "pretrain" else table, keys
 
 
 def measured_rows(folder):

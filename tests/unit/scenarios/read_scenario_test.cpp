@@ -186,6 +186,35 @@ TEST_CASE("the rank order is read innermost first") {
   CHECK(s.job.layout.grid.order == expected);
 }
 
+TEST_CASE("documents may be a length, lengths, or a mean and its square") {
+  const auto document = [](const std::string& value) {
+    return *example("llama3-8b-8-h100", {{"training.documents", value}}).job.training.document;
+  };
+  CHECK(document("512") == 512);
+  // (1000^2 + 3000^2) / 4000
+  CHECK(document("[1000, 3000]") == 2500);
+  CHECK(document(R"({"mean": 200, "mean_square": 60000})") == 300);
+  CHECK_FALSE(example("llama3-8b-8-h100").job.training.document);
+}
+
+TEST_CASE("the LoRA example freezes the model") {
+  const Scenario s = example("llama2-70b-lora-64-h100");
+  REQUIRE(s.job.training.adapters);
+  const LowRankAdapters& adapters = *s.job.training.adapters;
+  CHECK(adapters.rank == 16);
+  CHECK(adapters.on(AdapterTarget::linear_qkv));
+  CHECK(adapters.on(AdapterTarget::linear_proj));
+  CHECK_FALSE(adapters.on(AdapterTarget::linear_fc1));
+  CHECK(adapters.frozen_dtype == DataType::fp8);
+}
+
+TEST_CASE("an optimizer on the host asks for links to it") {
+  CHECK_FALSE(example("llama3-8b-8-h100").cluster.host_copies);
+  const Scenario s = example("llama3-8b-8-h100", {{"training.offload", R"("host")"}});
+  CHECK(s.cluster.host_copies);
+  CHECK(s.job.training.offload->fraction == 1);
+}
+
 TEST_CASE("schema and reader know the same keys") {
   // Fabrics that are no tree and measured routing have keys of their own.
   const std::vector<std::vector<Override>> variants{
@@ -198,7 +227,8 @@ TEST_CASE("schema and reader know the same keys") {
         "links": [{"from": "a", "to": "b", "bandwidth": "10 GB/s", "latency": "1 us", "cables": 2}],
         "nodes": [{"count": 2, "switches": ["a"]}, {"count": 2, "switches": ["a", "b"]}]}})"}},
       {{"training.routing", R"({"kind": "measured", "counts": [[1, 2, 3, 4, 5, 6, 7, 8]]})"}},
-      {{"training.routing", R"({"kind": "measured", "file": "expert_counts.json"})"}}};
+      {{"training.routing", R"({"kind": "measured", "file": "expert_counts.json"})"}},
+      {{"training.documents", R"({"file": "document_lengths.json"})"}}};
   std::set<std::string> read;
   for (const std::vector<Override>& variant : variants) {
     auto document = Document::read(std::filesystem::path(FLOPCAST_TEST_DATA) / "every_key.json");
