@@ -91,22 +91,27 @@ class SavedTensors {
     return (keeps_shard ? w_.sharded_tokens : w_.tokens) * width * operand_;
   }
   /// Of an adapter: its input in 16 bits (`elements`, 0 where others keep it), or what dropout
-  /// left of it, with the mask; and what lies between its products. Source: Megatron-LM d98e8a64,
-  /// tensor_parallel/layers.py, linear_with_grad_accumulation_and_async_allreduce, which saves its
-  /// whole input.
+  /// left of it, with the mask; and what lies between its products. An MLP that is recomputed
+  /// brings back all but its own input. Source: Megatron-LM d98e8a64, tensor_parallel/layers.py,
+  /// linear_with_grad_accumulation_and_async_allreduce, which saves its whole input.
   void adapter(AdapterTarget target, double elements, bool kept_by_others = false) {
     const auto& adapters = context_.training.adapters;
     if (!adapters || !adapters->on(target)) return;
     const AdapterWidths widths = adapter_widths(context_.model, *adapters, target);
     const auto beside = static_cast<double>(widths.outputs.size());
     const bool shared_mask = is_column_parallel(target) && gathers_adapter_input(context_);
+    const bool last = target == AdapterTarget::linear_fc2;
+    const Modules inside =
+        last || target == AdapterTarget::linear_fc1 ? Modules{RecomputeModule::mlp} : Modules{};
     if (adapters->dropout) {
-      add("adapter input", beside * elements * w_.element);
-      add("adapter dropout mask", beside * elements * kMaskSize / (shared_mask ? w_.tp : 1));
+      add("adapter input", beside * elements * w_.element, inside);
+      add("adapter dropout mask", beside * elements * kMaskSize / (shared_mask ? w_.tp : 1),
+          inside);
     } else if (!kept_by_others) {
-      add("adapter input", elements * w_.element);
+      add("adapter input", elements * w_.element, last ? inside : Modules{});
     }
-    add("adapter rank", beside * w_.tokens * static_cast<double>(adapters->rank) * w_.element);
+    const auto rank = static_cast<double>(adapters->rank);
+    add("adapter rank", beside * w_.tokens * rank * w_.element, inside);
   }
   void core_attention(double output) {
     add("core attention", core_attention_inside(context_).value, {RecomputeModule::core_attn});
