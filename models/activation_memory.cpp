@@ -10,7 +10,6 @@ namespace flopcast {
 namespace {
 
 constexpr double kNormStatistics = 4;  // bytes per token and norm: mean and inverse deviation
-constexpr double kMaskSize = 1;        // bytes per element of a dropout mask
 
 /// Sizes of one layer's tensors on one rank.
 struct Widths {
@@ -90,23 +89,10 @@ class SavedTensors {
         context_.layout.sequence_parallel && context_.training.framework.regather_in_backward;
     return (keeps_shard ? w_.sharded_tokens : w_.tokens) * width * operand_;
   }
-  /// Of an adapter: its input in 16 bits (`elements`, 0 where others keep it), or what dropout
-  /// left of it, with the mask; and what lies between its products. Source: Megatron-LM d98e8a64,
-  /// tensor_parallel/layers.py, linear_with_grad_accumulation_and_async_allreduce, which saves its
-  /// whole input.
-  void adapter(AdapterTarget target, double elements, bool kept_by_others = false) {
-    const auto& adapters = context_.training.adapters;
-    if (!adapters || !adapters->on(target)) return;
-    const AdapterWidths widths = adapter_widths(context_.model, *adapters, target);
-    const auto beside = static_cast<double>(widths.outputs.size());
-    const bool shared_mask = is_column_parallel(target) && gathers_adapter_input(context_);
-    if (adapters->dropout) {
-      add("adapter input", beside * elements * w_.element);
-      add("adapter dropout mask", beside * elements * kMaskSize / (shared_mask ? w_.tp : 1));
-    } else if (!kept_by_others) {
-      add("adapter input", elements * w_.element);
+  void adapter(AdapterTarget target) {
+    for (SavedTensor& tensor : saved_by_adapter(context_, target)) {
+      list_.push_back(std::move(tensor));
     }
-    add("adapter rank", beside * w_.tokens * static_cast<double>(adapters->rank) * w_.element);
   }
   void core_attention(double output) {
     add("core attention", core_attention_inside(context_).value, {RecomputeModule::core_attn});
@@ -114,7 +100,7 @@ class SavedTensors {
     const double copied = frozen ? 0 : copied_operand(context_, output).value;
     list_.push_back({"attention output", bytes(output * w_.element), copied == 0});
     add_input("attention output input", copied);
-    adapter(AdapterTarget::linear_proj, output, true);
+    adapter(AdapterTarget::linear_proj);
     dropout_mask("attention dropout mask");
   }
   void dropout_mask(std::string_view name) {
@@ -139,7 +125,7 @@ void SavedTensors::attention() {
   const double kv = static_cast<double>(model.kv_width()) / w_.tp;
   norm("input norm input", "input norm statistics");
   add_input("qkv input", linear_input(w_.hidden), {RecomputeModule::layernorm});
-  adapter(AdapterTarget::linear_qkv, w_.tokens * w_.hidden);
+  adapter(AdapterTarget::linear_qkv);
   add("queries, keys, values", w_.tokens * (query + 2 * kv) * w_.element);
   core_attention(w_.tokens * query);
 }
@@ -174,10 +160,10 @@ void SavedTensors::latent_attention() {
 void SavedTensors::dense_mlp() {
   norm("MLP norm input", "MLP norm statistics");
   add_input("fc1 input", linear_input(w_.hidden), {RecomputeModule::layernorm});
-  adapter(AdapterTarget::linear_fc1, w_.tokens * w_.hidden);
-  const double inside = w_.tokens * static_cast<double>(context_.model.ffn) / w_.tp;
-  mlp_inside("activation input", "fc2 input", inside, {RecomputeModule::mlp});
-  adapter(AdapterTarget::linear_fc2, inside);
+  adapter(AdapterTarget::linear_fc1);
+  mlp_inside("activation input", "fc2 input",
+             w_.tokens * static_cast<double>(context_.model.ffn) / w_.tp, {RecomputeModule::mlp});
+  adapter(AdapterTarget::linear_fc2);
   dropout_mask("MLP dropout mask");
 }
 

@@ -19,6 +19,12 @@ struct SavedTensor {
   bool routed = false;  // follows what the rank's experts get
 };
 
+inline constexpr double kMaskSize = 1;  // bytes per element of a dropout mask
+
+/// What the backward pass of an adapter needs beside that of its layer; nothing where there is none
+/// (adapter_memory.cpp).
+std::vector<SavedTensor> saved_by_adapter(const OperatorContext& context, AdapterTarget target);
+
 /// Tensors that the backward pass of a layer needs, one rank, without recompute.
 /// Their sum is sbh(10 + 24/t) + 5 a s^2 b / t for a GPT layer with dropout, 34 sbh / t with
 /// sequence parallel, sbh(12 + 4g/a) + 6 sbf for Llama with fused attention and SwiGLU, plus the

@@ -152,6 +152,7 @@ class Families {
 
   void add_host() {
     std::vector<std::vector<int>> alone;
+    alone.reserve(static_cast<std::size_t>(grid_.world()));
     for (int rank = 0; rank < grid_.world(); ++rank) alone.push_back({rank});
     for (const StepGroup slot :
          {StepGroup::to_host, StepGroup::from_host, StepGroup::host_memory, StepGroup::storage}) {
@@ -344,6 +345,7 @@ std::vector<LinkLoad> host_loads(const Cluster& cluster, GpuId gpu, StepGroup sl
   std::vector<LinkId> route;
   cluster.append_host_route(gpu, path, route);
   std::vector<LinkLoad> loads;
+  loads.reserve(route.size());
   for (const LinkId link : route) loads.push_back({link, 1 / efficiency});
   return loads;
 }

@@ -130,6 +130,14 @@ TEST_CASE("an input of a frozen layer is kept where an adapter reads it") {
     CHECK(saved_by_layer(context_of(job), 0, 0).value ==
           all - kTokens * (4096 + 14336) * 2 + kTokens * 2 * 16 * 2);
   }
+  SECTION("beside an MLP that is recomputed") {
+    // Its input stays; the gate's and up's outputs, the activation's and two ranks come back.
+    const double kept = saved_by_layer(context_of(job), 0, 0).value;
+    job.training.recompute.kind = RecomputeKind::selective;
+    job.training.recompute.modules.fill(false);
+    job.training.recompute.modules[static_cast<std::size_t>(RecomputeModule::mlp)] = true;
+    CHECK(saved_by_layer(context_of(job), 0, 0).value == kept - kTokens * (3 * 14336 + 2 * 16) * 2);
+  }
   SECTION("with dropout, which makes an input of its own") {
     // The attention's output is kept by attention itself.
     job.training.adapters->targets = {false, true, false, false};
@@ -137,6 +145,32 @@ TEST_CASE("an input of a frozen layer is kept where an adapter reads it") {
     CHECK(saved_by_layer(context_of(job), 0, 0).value ==
           all - kTokens * (2 * 4096 + 14336) * 2 + kTokens * (4096 * 3 + 16 * 2));
   }
+}
+
+TEST_CASE("a step of adapters executes what the closed form counts") {
+  constexpr double kTokens = 1024;
+  const Step step = run_step(with_adapters(llama_8b(1)));
+  const double weights = 32 * kLayerWeights + 4096.0 * 128256;
+  // Scores and values under the mask, and 2.5 times that backward.
+  const double core = 32 * 3.5 * (32.0 * 1024 * 1024 * 256);
+  CHECK(step.plan.executed.value ==
+        Approx(kTokens * (4 * weights + 6 * kAdapters) + core).epsilon(1e-12));
+}
+
+TEST_CASE("what adapters cannot do yet is said") {
+  const Job job = with_adapters(llama_8b(2));
+  CHECK_FALSE(lowering_gap(job));
+  Job sharded = job;
+  sharded.layout.zero = 3;
+  sharded.training.framework = *framework_preset("fsdp2");
+  CHECK(lowering_gap(sharded));
+  Job experts = job;
+  experts.model = golden_model("mixtral-8x7b");
+  CHECK(lowering_gap(experts));
+  Job split = job;
+  split.layout.grid.pp = 2;
+  split.layout.schedule = ScheduleKind::zb_h1;
+  CHECK(lowering_gap(split));
 }
 
 // Megatron-Bridge, peft/utils.py, ParallelLinearAdapter: the calls of linear_in and linear_out
