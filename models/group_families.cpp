@@ -28,6 +28,7 @@ std::string_view name_of(StepGroup slot) {
     case StepGroup::expert_data: return "expert data";
     case StepGroup::replica: return "replica";
     case StepGroup::reshard: return "reshard";
+    case StepGroup::context_exchange: return "context exchange";
   }
   return {};
 }
@@ -96,7 +97,7 @@ class Families {
   std::vector<GroupFamily> build() && {
     if (grid_.tp > 1) add_stage_groups(StepGroup::tensor, GroupKind::tp);
     if (grid_.dp * grid_.cp * copies_ > 1) add_data();
-    if (grid_.cp > 1) add_stage_groups(StepGroup::context, GroupKind::cp, context_hops());
+    if (grid_.cp > 1) add_context();
     if (job_.model.moe) add_experts();
     if (grid_.world() > 1) add_world();
     if (grid_.pp > 1) {
@@ -125,16 +126,19 @@ class Families {
     }
   }
 
-  /// Cuts the groups of data and context parallel ranks: members lie `stride` apart.
+  /// Of a group that is cut: members lie `stride` apart.
   struct Part {
     int size;
     int stride;
   };
   void add_data_parts(StepGroup slot, Part part) {
+    add_stage_groups(slot, parts(GroupKind::dp_cp, part));
+  }
+  std::vector<std::vector<int>> parts(GroupKind kind, Part part) const {
     std::vector<std::vector<int>> groups;
     const auto stride = static_cast<std::size_t>(part.stride);
     const std::size_t block = static_cast<std::size_t>(part.size) * stride;
-    for (const std::vector<int>& whole : process_groups(grid_, GroupKind::dp_cp)) {
+    for (const std::vector<int>& whole : process_groups(grid_, kind)) {
       for (std::size_t begin = 0; begin < whole.size(); begin += block) {
         for (std::size_t first = begin; first < begin + stride; ++first) {
           std::vector<int>& group = groups.emplace_back();
@@ -142,12 +146,26 @@ class Families {
         }
       }
     }
-    add_stage_groups(slot, groups);
+    return groups;
+  }
+
+  /// Of two levels the neighbours are the inner one. Source: Megatron-LM d98e8a64,
+  /// megatron/core/parallel_state.py, create_hierarchical_groups.
+  void add_context() {
+    if (job_.layout.context != ContextKind::exchange_and_ring) {
+      add_stage_groups(StepGroup::context, GroupKind::cp, context_hops());
+      return;
+    }
+    const int inner = job_.layout.context_exchange;
+    add_stage_groups(StepGroup::context_exchange, parts(GroupKind::cp, {inner, 1}), Hops::direct);
+    add_stage_groups(StepGroup::context, parts(GroupKind::cp, {ring_ranks(job_.layout), inner}),
+                     context_hops());
   }
 
   Hops context_hops() const {
     switch (job_.layout.context) {
-      case ContextKind::ring: return Hops::pairs;
+      case ContextKind::ring:
+      case ContextKind::exchange_and_ring: return Hops::pairs;
       case ContextKind::all_gather: return Hops::ring;
       case ContextKind::all_to_all: return Hops::direct;
     }
@@ -231,7 +249,8 @@ class Families {
       case StepGroup::backward_next:
       case StepGroup::context:
       case StepGroup::expert:
-      case StepGroup::reshard: return false;
+      case StepGroup::reshard:
+      case StepGroup::context_exchange: return false;
     }
     return false;
   }

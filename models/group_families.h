@@ -34,8 +34,9 @@ enum class StepGroup : std::uint16_t {
   expert_data,        // ranks that hold the same experts: their gradients and parameters
   replica,            // ranks that hold the same shard: its gradients
   reshard,            // ranks that hold the parameters together between forward and backward pass
+  context_exchange,   // neighbours that share a sequence and exchange heads, beside rings
 };
-inline constexpr std::size_t kStepGroups = 14;
+inline constexpr std::size_t kStepGroups = 15;
 
 /// Who sends to whom in a group.
 enum class Hops : std::uint8_t {

@@ -17,6 +17,7 @@ namespace flopcast {
 enum class LayoutKey : std::uint8_t {
   tp,
   cp,
+  cp_a2a,
   ep,
   dp,
   pp,

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <map>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "models/operator_timing.h"
@@ -108,11 +109,12 @@ int ranks_per_place(const Job& job, const Communicators& communicators) {
 
 /// Roles that differ only in the experts that they hold, one list for each.
 std::vector<std::vector<std::uint32_t>> roles_by_program(const Communicators& communicators) {
-  std::map<std::pair<int, RankGroups>, std::size_t> numbers;
+  std::map<std::tuple<int, int, RankGroups>, std::size_t> numbers;
   std::vector<std::vector<std::uint32_t>> lists;
   for (std::uint32_t role = 0; role < communicators.roles.size(); ++role) {
     const RankRole& its = communicators.roles[role];
-    const auto [entry, is_new] = numbers.try_emplace({its.stage, its.groups}, lists.size());
+    const auto [entry, is_new] =
+        numbers.try_emplace({its.stage, its.context_rank, its.groups}, lists.size());
     if (is_new) lists.emplace_back();
     lists[entry->second].push_back(role);
   }
@@ -157,9 +159,6 @@ std::vector<ProgramPlace> write_programs(const StageInputs& inputs,
 }  // namespace
 
 std::optional<std::string> lowering_gap(const Job& job) {
-  if (job.layout.grid.cp > 1 && job.model.sliding_window > 0) {
-    return "context parallelism (cp > 1) of sliding-window attention is not simulated yet";
-  }
   if (job.layout.grid.cp > 1 && !job.training.framework.fused_attention) {
     return "context parallelism (cp > 1) without fused attention is not simulated yet";
   }
