@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "models/expert_routing.h"
 #include "models/operator_timing.h"
 #include "models/parameters.h"
 #include "models/pipeline_schedule.h"
@@ -98,13 +99,16 @@ std::optional<std::string> sharding_gap(const Job& job) {
 
 /// Where a node gets one copy of a token, what comes to one of its ranks spreads over the cards of
 /// all: the first to have it sends it on inside the node.
-int ranks_per_place(const Job& job, const Communicators& communicators) {
-  if (job.layout.dispatcher != TokenDispatcher::once_per_node) return 1;
+ExchangePlaces exchange_places(const Job& job, const Communicators& communicators) {
+  if (job.layout.dispatcher != TokenDispatcher::once_per_node || !job.model.moe) return {};
   const GroupId group =
       communicators.roles.front().groups[static_cast<std::size_t>(StepGroup::expert)];
-  if (group == kNoGroup) return 1;
+  if (group == kNoGroup) return {};
   const GroupShape& shape = communicators.facts[index_of(group)].shape;
-  return shape.nodes > 1 ? shape.ranks_per_node : 1;
+  const MixtureOfExperts& moe = *job.model.moe;
+  return {.ranks_each = shape.nodes > 1 ? shape.ranks_per_node : 1,
+          .merged = static_cast<double>(moe.top_k) * merged_copies(moe, shape),
+          .limit = shape.nodes > 1 ? moe.node_limit : 0};
 }
 
 /// Roles that differ only in the experts that they hold, one list for each.
@@ -183,7 +187,7 @@ Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks
       .chunks = layout.vpp,
       .group = layout.micro_batch_group,
       .side_by_side = layout.overlap_expert_exchange};
-  const RoutingLoads routing(job, shape.micro_batches, ranks_per_place(job, communicators));
+  const RoutingLoads routing(job, shape.micro_batches, exchange_places(job, communicators));
   if (job.model.moe) plan.routing = routing.summary();
   const StageInputs inputs{.job = job,
                            .padded_vocab = plan.padded_vocab,
