@@ -29,6 +29,8 @@ std::string_view name_of(StepGroup slot) {
     case StepGroup::replica: return "replica";
     case StepGroup::reshard: return "reshard";
     case StepGroup::context_exchange: return "context exchange";
+    case StepGroup::expert_inside: return "expert inside";
+    case StepGroup::expert_across: return "expert across";
   }
   return {};
 }
@@ -179,6 +181,12 @@ class Families {
   /// Where the expert grid is the dense one its data group has nothing of its own to reduce.
   void add_experts() {
     if (grid_.ep > 1) add_stage_groups(StepGroup::expert, GroupKind::ep, expert_hops());
+    if (grid_.ep > 1 && job_.layout.dispatcher == TokenDispatcher::hierarchical) {
+      const int inner = job_.layout.expert_inner;
+      add_stage_groups(StepGroup::expert_inside, parts(GroupKind::ep, {inner, 1}), Hops::direct);
+      add_stage_groups(StepGroup::expert_across, parts(GroupKind::ep, {grid_.ep / inner, inner}),
+                       Hops::direct);
+    }
     if (grid_.etp > 1) add_stage_groups(StepGroup::expert_tensor, GroupKind::etp);
     const bool apart = grid_.ep > 1 || grid_.etp != grid_.tp;
     if (apart && grid_.edp() * copies_ > 1) {
@@ -250,7 +258,9 @@ class Families {
       case StepGroup::context:
       case StepGroup::expert:
       case StepGroup::reshard:
-      case StepGroup::context_exchange: return false;
+      case StepGroup::context_exchange:
+      case StepGroup::expert_inside:
+      case StepGroup::expert_across: return false;
     }
     return false;
   }

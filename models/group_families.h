@@ -35,8 +35,10 @@ enum class StepGroup : std::uint16_t {
   replica,            // ranks that hold the same shard: its gradients
   reshard,            // ranks that hold the parameters together between forward and backward pass
   context_exchange,   // neighbours that share a sequence and exchange heads, beside rings
+  expert_inside,      // neighbours of a group of experts: the first level of its exchange
+  expert_across,      // those in line in all neighbourhoods: the second
 };
-inline constexpr std::size_t kStepGroups = 15;
+inline constexpr std::size_t kStepGroups = 17;
 
 /// Who sends to whom in a group.
 enum class Hops : std::uint8_t {

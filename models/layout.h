@@ -47,6 +47,7 @@ enum class TokenDispatcher : std::uint8_t {
   all_to_all,     // a copy for each expert
   once_per_node,  // a copy for each node, forwarded inside it ("deepep")
   all_gather,     // every rank gets all tokens and takes those of its experts
+  hierarchical,   // a copy for each expert, inside nodes to the rank in line, then between nodes
 };
 
 /// When ranks under ZeRO-3 give up the parameters that they gathered for the forward pass. Names
@@ -73,6 +74,7 @@ struct Layout {
   ContextSplit context_split = ContextSplit::zigzag;
   int context_exchange = 1;  // neighbours of cp that exchange_and_ring has exchange heads
   TokenDispatcher dispatcher = TokenDispatcher::all_to_all;
+  int expert_inner = 1;  // neighbours of ep that the hierarchical dispatcher has exchange first
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   /// 1F1B, plain without a pipeline or interleaved: the forward and the backward pass of a turn run
   /// side by side, layer beside layer, so that the exchanges of one hide behind the work of the

@@ -210,6 +210,16 @@ constexpr LayoutRule kExpertRules[] = {
        return fmt::format("ep = {} does not divide the {} experts", c.grid().ep,
                           c.model.moe->experts);
      }},
+    {LayoutKey::ep_inner,
+     [](const LayoutCase& c) {
+       const int inner = c.layout.expert_inner;
+       return c.grid().ep > 1 && c.layout.dispatcher == TokenDispatcher::hierarchical &&
+              (inner < 2 || inner == c.grid().ep || c.grid().ep % inner != 0);
+     },
+     [](const LayoutCase& c) {
+       return fmt::format("ep_inner = {} does not cut ep = {} into several groups of several ranks",
+                          c.layout.expert_inner, c.grid().ep);
+     }},
     {LayoutKey::etp,
      [](const LayoutCase& c) { return c.model.moe && c.model.moe->expert_ffn % c.grid().etp != 0; },
      [](const LayoutCase& c) {

@@ -19,6 +19,7 @@ enum class LayoutKey : std::uint8_t {
   cp,
   cp_a2a,
   ep,
+  ep_inner,
   dp,
   pp,
   etp,

@@ -166,6 +166,9 @@ std::optional<std::string> lowering_gap(const Job& job) {
   if (job.layout.grid.cp > 1 && !job.training.framework.fused_attention) {
     return "context parallelism (cp > 1) without fused attention is not simulated yet";
   }
+  if (job.layout.dispatcher == TokenDispatcher::hierarchical && routing_differs(job)) {
+    return "exchanges of two levels under routing that is not balanced are not simulated yet";
+  }
   if (job.training.recompute.kind == RecomputeKind::every_other_matmul &&
       (job.model.moe || job.model.mla || !job.model.gated_mlp)) {
     return "recomputing every other product is simulated for plain attention and gated MLPs only";

@@ -22,6 +22,8 @@ int OperatorList::ranks_of(StepGroup group) const {
     case StepGroup::context: return ring_ranks(context_.layout);
     case StepGroup::context_exchange: return context_.layout.context_exchange;
     case StepGroup::expert: return grid.ep;
+    case StepGroup::expert_inside: return context_.layout.expert_inner;
+    case StepGroup::expert_across: return grid.ep / context_.layout.expert_inner;
     case StepGroup::expert_tensor: return grid.etp;
     case StepGroup::data:
     case StepGroup::expert_data:

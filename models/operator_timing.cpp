@@ -63,6 +63,8 @@ StepCategory category_of(StepGroup group) {
     case StepGroup::context:
     case StepGroup::context_exchange: return StepCategory::context;
     case StepGroup::expert:
+    case StepGroup::expert_inside:
+    case StepGroup::expert_across:
     case StepGroup::expert_tensor: return StepCategory::expert;
     case StepGroup::data:
     case StepGroup::expert_data:

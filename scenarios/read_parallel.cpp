@@ -27,6 +27,7 @@ constexpr Choice<ContextSplit> kContextSplits[] = {{"zigzag", ContextSplit::zigz
 
 constexpr Choice<TokenDispatcher> kDispatchers[] = {{"all_to_all", TokenDispatcher::all_to_all},
                                                     {"deepep", TokenDispatcher::once_per_node},
+                                                    {"hierarchical", TokenDispatcher::hierarchical},
                                                     {"all_gather", TokenDispatcher::all_gather}};
 
 constexpr Choice<Reshard> kReshards[] = {
@@ -92,6 +93,16 @@ void read_context(const Node& node, Layout& layout) {
   }
 }
 
+void read_dispatcher(const Node& node, Layout& layout) {
+  const Fields fields(node, true);
+  fields.kind("dispatcher", layout.dispatcher, kDispatchers);
+  fields.count("ep_inner", layout.expert_inner, 1, kMostRanks);
+  const auto inner = node.find("ep_inner");
+  if (inner && layout.dispatcher != TokenDispatcher::hierarchical) {
+    inner->fail("only the dispatcher \"hierarchical\" exchanges tokens by level");
+  }
+}
+
 }  // namespace
 
 Layout read_parallel(const std::optional<Node>& node, int gpus) {
@@ -113,7 +124,7 @@ Layout read_parallel(const std::optional<Node>& node, int gpus) {
   read_sharding(*node, layout);
   fields.flag("sequence_parallel", layout.sequence_parallel);
   read_context(*node, layout);
-  fields.kind("dispatcher", layout.dispatcher, kDispatchers);
+  read_dispatcher(*node, layout);
   fields.count("micro_batch_group", layout.micro_batch_group, 0, kMostRanks);
   if (const auto list = node->find("layers_per_stage")) {
     for (const Node& layers : list->items()) {

@@ -75,6 +75,10 @@ inline Layout random_layout(Generator& random) {
     layout.context = ContextKind::exchange_and_ring;
     layout.context_exchange = 2;
   }
+  if (layout.grid.ep == 4 && random.chance(0.5)) {
+    layout.dispatcher = TokenDispatcher::hierarchical;
+    layout.expert_inner = 2;
+  }
   layout.sequence_parallel = random.chance(0.5);
   layout.zero = random.chance(0.5) ? 1 : 0;
   constexpr auto kLast = static_cast<std::uint64_t>(ScheduleKind::dualpipe_v);

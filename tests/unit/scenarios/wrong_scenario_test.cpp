@@ -110,6 +110,7 @@ const std::vector<Row> kRows{
     {"unknown_cp_split", "4:37", {"/parallel/cp_split", "\"zig_zag\"", "did you mean \"zigzag\"?"}},
     {"cp_a2a_of_ring", "4:35", {"/parallel/cp_a2a", "only cp_kind \"a2a+p2p\""}},
     {"illegal_cp_a2a", "4:57", {"/parallel/cp_a2a", "cp_a2a = 3 does not cut cp = 8", "nearest legal cp_a2a: 2, 4"}},
+    {"ep_inner_without_levels", "4:37", {"/parallel/ep_inner", "only the dispatcher \"hierarchical\""}},
     {"window_on_a_ring", "4:22", {"/parallel/cp", "rings of keys and values take no windows", "nearest legal cp: 1"}},
     {"reshard_nothing_gathered", "4:52", {"/parallel/reshard_after_forward", "only zero = 3"}},
     {"unknown_reshard", "4:52", {"/parallel/reshard_after_forward", "\"nevr\"", "did you mean \"never\"?"}},
