@@ -102,6 +102,9 @@ const std::vector<Row> kRows{
     {"jitter_of_nothing", "7:13", {"/jitter", "nothing varies", "kernel_sigma"}},
     {"jitter_not_measured", "7:30", {"/jitter/kernel_sigma", "h100-sxm has no kernel_spread"}},
     {"jitter_without_source", "7:13", {"/jitter", "not assumed has a \"source\""}},
+    // reliability
+    {"reliability_of_both", "6:18", {"/reliability", "\"mtbf\" of the whole job or \"gpu_mtbf\""}},
+    {"reliability_without_dump", "6:42", {"/reliability/dump", "\"0 s\" is zero"}},
     // what cannot be
     {"nodes_and_gpus", "3:57", {"/cluster/gpus", "\"nodes\" is given too"}},
     {"gpus_not_whole_nodes", "3:45", {"/cluster/gpus", "nodes of 8", "8 or 16"}},
