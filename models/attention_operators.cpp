@@ -97,15 +97,24 @@ ContextSizes context_sizes(const OperatorContext& context) {
           .output = bytes(per_token * heads * v_dim)};
 }
 
+/// Of the ranks of a ring: how many come before this one. The last sees most.
+std::int64_t place_in_ring(const OperatorContext& context) {
+  return context.context_rank < 0 ? ring_ranks(context.layout) - 1 : context.context_rank;
+}
+
 /// Keys and values go round the ring of ranks; each hop runs beside the attention to the block that
-/// is there. The sequence is cut into 2 cp pieces and rank i holds pieces i and 2 cp - 1 - i
-/// (zigzag), which gives every rank half a square of scores in every step: its own square under the
-/// mask, then all queries to the first piece or those of the second piece to both. The backward
-/// pass sends the gradients of keys and values along. Packed documents are each cut so. Sources:
-/// Liu et al., Ring Attention, arXiv 2310.01889; Transformer Engine,
-/// pytorch/attention/dot_product_attention/context_parallel.py, AttnFuncWithCPAndKVP2P.
+/// is there. Zigzag: of 2 n pieces of the sequence rank i holds i and 2 n - 1 - i, which gives
+/// every rank half a square of scores in every step: its own square under the mask, then all
+/// queries to the first piece or those of the second piece to both. Contiguous: rank i sees its own
+/// square under the mask and i whole ones, and skips those of later tokens, which it passes on all
+/// the same; n - 1/2 squares on the last rank, against n / 2 by zigzag. The backward pass sends the
+/// gradients of keys and values along. Packed documents are each cut so. Sources: Liu et al., Ring
+/// Attention, arXiv 2310.01889; Transformer Engine,
+/// pytorch/attention/dot_product_attention/context_parallel.py, AttnFuncWithCPAndKVP2P; PyTorch
+/// 2.14.1, distributed/tensor/experimental/_attention.py, _is_causal_behavior.
 void ring_attention(OperatorList& list, const OperatorContext& context, AttentionCall call) {
-  const std::int64_t blocks = context.layout.grid.cp;
+  const std::int64_t blocks = ring_ranks(context.layout);
+  const bool zigzag = context.layout.context_split == ContextSplit::zigzag;
   const double parts = call.pass == AttentionPass::forward ? 1 : 2;
   const GroupCall hop{CollectiveKind::send_recv, parts * context_sizes(context).key_value, true,
                       StepGroup::context};
@@ -115,16 +124,23 @@ void ring_attention(OperatorList& list, const OperatorContext& context, Attentio
   for (std::int64_t i = 0; i < blocks; ++i) {
     const bool passes_on = i + 1 < blocks;
     if (passes_on) list.collective("pass keys and values", hop);
-    list.attention("core attention", block);
+    if (zigzag || i <= place_in_ring(context)) list.attention("core attention", block);
     if (passes_on) list.join(StepGroup::context);
-    block.shape.keys = keys / 2;
+    block.shape.keys = zigzag ? keys / 2 : keys;
     block.shape.causal = false;
   }
 }
 
 /// All keys and values on every rank, again in the backward pass, which adds up their gradients.
-/// Not overlapped. Source: Llama 3, arXiv 2407.21783, section 3.3.2.
+/// Not overlapped. Of a contiguous split rank i sees the tokens of i ranks and half of its own; a
+/// window is as long for all. Sources: Llama 3, arXiv 2407.21783, section 3.3.2; Transformer Engine
+/// (as above), get_kv_seq_info_after_all_gather.
 void gathered_attention(OperatorList& list, const OperatorContext& context, AttentionCall call) {
+  if (context.layout.context_split == ContextSplit::contiguous && call.shape.causal) {
+    const std::int64_t ranks = context.layout.grid.cp;
+    call.shape.keys = (2 * place_in_ring(context) + 1) * call.shape.keys / (2 * ranks);
+    call.shape.causal = false;
+  }
   const Bytes all = static_cast<double>(context.layout.grid.cp) * context_sizes(context).key_value;
   list.collective("all-gather keys and values",
                   {CollectiveKind::all_gather, all, false, StepGroup::context});
@@ -149,6 +165,26 @@ void exchanged_attention(OperatorList& list, const OperatorContext& context, Att
   list.collective(
       "exchange heads for sequence",
       {CollectiveKind::all_to_all, forward ? sizes.output : inputs, false, StepGroup::context});
+}
+
+/// Neighbours exchange heads for sequence, then the ring goes over groups of them, with their share
+/// of heads and their tokens together. The backward pass has queries, keys and values of the
+/// forward one, but exchanges the output again beside its gradient. Source: Transformer Engine (as
+/// above), AttnFuncWithCPAndKVP2P, "the 'a2a' part of 'a2a+p2p'".
+void exchanged_ring_attention(OperatorList& list, const OperatorContext& context,
+                              AttentionCall call) {
+  const ContextSizes sizes = context_sizes(context);
+  const bool forward = call.pass == AttentionPass::forward;
+  const Bytes inputs = sizes.query + sizes.key_value;
+  call.shape.heads /= context.layout.context_exchange;
+  call.shape.queries *= context.layout.context_exchange;
+  const Bytes to_heads = forward ? inputs : 2.0 * sizes.output;
+  list.collective("exchange sequence for heads",
+                  {CollectiveKind::all_to_all, to_heads, false, StepGroup::context_exchange});
+  ring_attention(list, context, call);
+  list.collective("exchange heads for sequence",
+                  {CollectiveKind::all_to_all, forward ? sizes.output : inputs, false,
+                   StepGroup::context_exchange});
 }
 
 }  // namespace
@@ -247,6 +283,7 @@ void core_attention(OperatorList& list, const OperatorContext& context, std::int
       case ContextKind::ring: ring_attention(list, context, call); return;
       case ContextKind::all_gather: gathered_attention(list, context, call); return;
       case ContextKind::all_to_all: exchanged_attention(list, context, call); return;
+      case ContextKind::exchange_and_ring: exchanged_ring_attention(list, context, call); return;
     }
   }
   if (context.training.framework.fused_attention) {

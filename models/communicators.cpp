@@ -61,7 +61,7 @@ class StageView {
  public:
   StageView(const Cluster& cluster, const Job& job)
       : cluster_(cluster), grid_(job.layout.grid), families_(group_families(job)) {
-    if (routing_differs(job)) out_.alike = false;
+    if (routing_differs(job) || context_differs(job.layout)) out_.alike = false;
     for (std::uint32_t f = 0; f < families_.size(); ++f) {
       lists_.push_back({f, LoadKind::ring});
       if (families_[f].all_reduces) lists_.push_back({f, LoadKind::tree});
@@ -224,12 +224,14 @@ class RankView {
       : cluster_(cluster),
         job_(job),
         grid_(job.layout.grid),
-        routing_differs_(routing_differs(job)) {}
+        routing_differs_(routing_differs(job)),
+        context_differs_(context_differs(job.layout)) {}
 
   Communicators build() && {
     const auto world = static_cast<std::size_t>(grid_.world());
     like_.resize(world, no_groups());
     expert_ranks_.resize(world, -1);
+    context_ranks_.resize(world, -1);
     for (std::size_t rank = 0; rank < world; ++rank) {
       out_.ranks.push_back(
           {.groups = no_groups(), .speed = cluster_.speed_of(static_cast<GpuId>(rank))});
@@ -264,6 +266,9 @@ class RankView {
       if (family.slot == StepGroup::expert && routing_differs_) {
         expert_ranks_[rank] = static_cast<int>(i);
       }
+      if (family.slot == StepGroup::context && context_differs_) {
+        context_ranks_[rank] = static_cast<int>(i);
+      }
     }
     for (const LinkLoad& load : loads) load_group(group, facts, LoadKind::ring, load);
     for (const LinkLoad& load : family_tree_loads(cluster_, family, copy)) {
@@ -275,16 +280,16 @@ class RankView {
 
   void find_roles() {
     const std::vector<int> stage_of = stage_of_ranks(grid_);
-    std::map<std::tuple<int, int, RankGroups>, std::uint32_t> roles;
+    std::map<std::tuple<int, int, int, RankGroups>, std::uint32_t> roles;
     for (std::size_t rank = 0; rank < out_.ranks.size(); ++rank) {
       const auto next = static_cast<std::uint32_t>(out_.roles.size());
-      const int expert_rank = expert_ranks_[rank];
+      const RankRole role{.stage = stage_of[rank],
+                          .groups = like_[rank],
+                          .expert_rank = expert_ranks_[rank],
+                          .context_rank = context_ranks_[rank]};
       const auto [entry, is_new] =
-          roles.try_emplace({stage_of[rank], expert_rank, like_[rank]}, next);
-      if (is_new) {
-        out_.roles.push_back(
-            {.stage = stage_of[rank], .groups = like_[rank], .expert_rank = expert_rank});
-      }
+          roles.try_emplace({role.stage, role.expert_rank, role.context_rank, role.groups}, next);
+      if (is_new) out_.roles.push_back(role);
       out_.ranks[rank].role = entry->second;
     }
   }
@@ -293,7 +298,9 @@ class RankView {
   const Job& job_;
   const ParallelGrid& grid_;
   bool routing_differs_;
-  std::vector<int> expert_ranks_;  // by rank: its place in its group of experts
+  bool context_differs_;
+  std::vector<int> expert_ranks_;   // by rank: its place in its group of experts
+  std::vector<int> context_ranks_;  // and in its context-parallel ring
   std::map<GroupFacts, GroupId> first_alike_;
   std::vector<RankGroups> like_;  // by rank: the first groups with the facts of its own
   Communicators out_;

@@ -46,6 +46,8 @@ struct RankRole {
   /// Its place in its group of experts, where what they get differs; negative: the fullest, which
   /// stands for all.
   int expert_rank = -1;
+  /// The same of its context-parallel ring, where ranks see unlike parts of a sequence.
+  int context_rank = -1;
 };
 
 struct RankRow {

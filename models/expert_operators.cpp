@@ -63,6 +63,10 @@ bool gathers(const OperatorContext& context) {
   return dispatches(context, TokenDispatcher::all_gather);
 }
 
+bool exchanges_by_level(const OperatorContext& context) {
+  return dispatches(context, TokenDispatcher::hierarchical);
+}
+
 enum class Way : std::uint8_t { to_experts, from_experts };
 
 /// Rows of a rank's part of the exchange, as wide as the model.
@@ -76,8 +80,27 @@ Bytes exchanged(const OperatorContext& context, Way way) {
   return static_cast<double>(rows * context.model.hidden) * element_size(type);
 }
 
+/// First to the neighbour that is in line with the target, then along the line; the other way back.
+/// What is sent at once to each peer must lie together, so it is sorted in between. Between nodes
+/// go the same bytes as without levels, in messages as many times larger as there are neighbours.
+/// Sources: Rajbhandari et al., DeepSpeed-MoE, arXiv 2201.05596, section 5.3; Hwang et al., Tutel,
+/// arXiv 2206.03382, 2DH (sections from memory).
+void exchange_by_level(OperatorList& list, const OperatorContext& context, std::string_view name,
+                       Way way) {
+  GroupCall call{CollectiveKind::all_to_all, exchanged(context, way), false,
+                 StepGroup::expert_inside};
+  call.exchanges_tokens = true;
+  if (way == Way::from_experts) call.group = StepGroup::expert_across;
+  list.collective(name, call);
+  list.memory("sort between levels", MemoryKernel::permute, routed_tokens(context).sent,
+              2 * static_cast<double>(context.model.hidden));
+  call.group = way == Way::to_experts ? StepGroup::expert_across : StepGroup::expert_inside;
+  list.collective(name, call);
+}
+
 /// Between ranks that hold different experts. Of an all-gather the whole buffer is what all have.
 void exchange(OperatorList& list, const OperatorContext& context, std::string_view name, Way way) {
+  if (exchanges_by_level(context)) return exchange_by_level(list, context, name, way);
   GroupCall call{CollectiveKind::all_to_all, exchanged(context, way), false, StepGroup::expert,
                  once_per_node(context)};
   call.exchanges_tokens = true;

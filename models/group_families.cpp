@@ -32,6 +32,9 @@ std::string_view name_of(StepGroup slot) {
     case StepGroup::from_host: return "from host";
     case StepGroup::host_memory: return "host memory";
     case StepGroup::storage: return "storage";
+    case StepGroup::context_exchange: return "context exchange";
+    case StepGroup::expert_inside: return "expert inside";
+    case StepGroup::expert_across: return "expert across";
   }
   return {};
 }
@@ -100,7 +103,7 @@ class Families {
   std::vector<GroupFamily> build() && {
     if (grid_.tp > 1) add_stage_groups(StepGroup::tensor, GroupKind::tp);
     if (grid_.dp * grid_.cp * copies_ > 1) add_data();
-    if (grid_.cp > 1) add_stage_groups(StepGroup::context, GroupKind::cp, context_hops());
+    if (grid_.cp > 1) add_context();
     if (job_.model.moe) add_experts();
     if (job_.training.offload) add_host();
     if (grid_.world() > 1) add_world();
@@ -130,16 +133,19 @@ class Families {
     }
   }
 
-  /// Cuts the groups of data and context parallel ranks: members lie `stride` apart.
+  /// Of a group that is cut: members lie `stride` apart.
   struct Part {
     int size;
     int stride;
   };
   void add_data_parts(StepGroup slot, Part part) {
+    add_stage_groups(slot, parts(GroupKind::dp_cp, part));
+  }
+  std::vector<std::vector<int>> parts(GroupKind kind, Part part) const {
     std::vector<std::vector<int>> groups;
     const auto stride = static_cast<std::size_t>(part.stride);
     const std::size_t block = static_cast<std::size_t>(part.size) * stride;
-    for (const std::vector<int>& whole : process_groups(grid_, GroupKind::dp_cp)) {
+    for (const std::vector<int>& whole : process_groups(grid_, kind)) {
       for (std::size_t begin = 0; begin < whole.size(); begin += block) {
         for (std::size_t first = begin; first < begin + stride; ++first) {
           std::vector<int>& group = groups.emplace_back();
@@ -147,7 +153,20 @@ class Families {
         }
       }
     }
-    add_stage_groups(slot, groups);
+    return groups;
+  }
+
+  /// Of two levels the neighbours are the inner one. Source: Megatron-LM d98e8a64,
+  /// megatron/core/parallel_state.py, create_hierarchical_groups.
+  void add_context() {
+    if (job_.layout.context != ContextKind::exchange_and_ring) {
+      add_stage_groups(StepGroup::context, GroupKind::cp, context_hops());
+      return;
+    }
+    const int inner = job_.layout.context_exchange;
+    add_stage_groups(StepGroup::context_exchange, parts(GroupKind::cp, {inner, 1}), Hops::direct);
+    add_stage_groups(StepGroup::context, parts(GroupKind::cp, {ring_ranks(job_.layout), inner}),
+                     context_hops());
   }
 
   void add_host() {
@@ -163,7 +182,8 @@ class Families {
 
   Hops context_hops() const {
     switch (job_.layout.context) {
-      case ContextKind::ring: return Hops::pairs;
+      case ContextKind::ring:
+      case ContextKind::exchange_and_ring: return Hops::pairs;
       case ContextKind::all_gather: return Hops::ring;
       case ContextKind::all_to_all: return Hops::direct;
     }
@@ -177,6 +197,12 @@ class Families {
   /// Where the expert grid is the dense one its data group has nothing of its own to reduce.
   void add_experts() {
     if (grid_.ep > 1) add_stage_groups(StepGroup::expert, GroupKind::ep, expert_hops());
+    if (grid_.ep > 1 && job_.layout.dispatcher == TokenDispatcher::hierarchical) {
+      const int inner = job_.layout.expert_inner;
+      add_stage_groups(StepGroup::expert_inside, parts(GroupKind::ep, {inner, 1}), Hops::direct);
+      add_stage_groups(StepGroup::expert_across, parts(GroupKind::ep, {grid_.ep / inner, inner}),
+                       Hops::direct);
+    }
     if (grid_.etp > 1) add_stage_groups(StepGroup::expert_tensor, GroupKind::etp);
     const bool apart = grid_.ep > 1 || grid_.etp != grid_.tp;
     if (apart && grid_.edp() * copies_ > 1) {
@@ -251,7 +277,10 @@ class Families {
       case StepGroup::to_host:
       case StepGroup::from_host:
       case StepGroup::host_memory:
-      case StepGroup::storage: return false;
+      case StepGroup::storage:
+      case StepGroup::context_exchange:
+      case StepGroup::expert_inside:
+      case StepGroup::expert_across: return false;
     }
     return false;
   }

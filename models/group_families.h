@@ -39,8 +39,11 @@ enum class StepGroup : std::uint16_t {
   from_host,
   host_memory,
   storage,
+  context_exchange,  // neighbours that share a sequence and exchange heads, beside rings
+  expert_inside,     // neighbours of a group of experts: the first level of its exchange
+  expert_across,     // those in line in all neighbourhoods: the second
 };
-inline constexpr std::size_t kStepGroups = 18;
+inline constexpr std::size_t kStepGroups = 21;
 
 /// Who sends to whom in a group.
 enum class Hops : std::uint8_t {

@@ -67,6 +67,8 @@ struct OperatorContext {
   const Layout& layout;
   const Training& training;
   std::int64_t padded_vocab = 0;
+  /// Its place in its context-parallel ring, where what they see differs; negative: the last.
+  int context_rank = -1;
 
   std::int64_t tokens() const {  // of one micro-batch on one rank inside a tensor-parallel region
     return training.batch.sequence * training.batch.micro_batch / layout.grid.cp;

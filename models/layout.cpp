@@ -20,7 +20,9 @@ std::string_view to_text(LayoutKey key) {
   switch (key) {
     case LayoutKey::tp: return "parallel.tp";
     case LayoutKey::cp: return "parallel.cp";
+    case LayoutKey::cp_a2a: return "parallel.cp_a2a";
     case LayoutKey::ep: return "parallel.ep";
+    case LayoutKey::ep_inner: return "parallel.ep_inner";
     case LayoutKey::dp: return "parallel.dp";
     case LayoutKey::pp: return "parallel.pp";
     case LayoutKey::etp: return "parallel.etp";
@@ -48,7 +50,9 @@ struct KeyValue {
 std::vector<KeyValue> counts(const LayoutCase& c) {
   return {{LayoutKey::tp, c.grid().tp},
           {LayoutKey::cp, c.grid().cp},
+          {LayoutKey::cp_a2a, c.layout.context_exchange},
           {LayoutKey::ep, c.grid().ep},
+          {LayoutKey::ep_inner, c.layout.expert_inner},
           {LayoutKey::dp, c.grid().dp},
           {LayoutKey::pp, c.grid().pp},
           {LayoutKey::etp, c.grid().etp},
@@ -73,7 +77,9 @@ Candidates candidates(const LayoutCase& c, LayoutKey key) {
   switch (key) {
     case LayoutKey::tp: return {.from = c.grid().tp, .high = degree};
     case LayoutKey::cp: return {.from = c.grid().cp, .high = degree};
+    case LayoutKey::cp_a2a: return {.from = c.layout.context_exchange, .high = c.grid().cp};
     case LayoutKey::ep: return {.from = c.grid().ep, .high = degree};
+    case LayoutKey::ep_inner: return {.from = c.layout.expert_inner, .high = c.grid().ep};
     case LayoutKey::dp: return {.from = c.grid().dp, .high = degree};
     case LayoutKey::pp: return {.from = c.grid().pp, .high = degree};
     case LayoutKey::etp: return {.from = c.grid().etp, .high = degree};
@@ -101,7 +107,9 @@ void set(LayoutCase& c, LayoutKey key, std::int64_t value) {
   switch (key) {
     case LayoutKey::tp: c.layout.grid.tp = narrow; break;
     case LayoutKey::cp: c.layout.grid.cp = narrow; break;
+    case LayoutKey::cp_a2a: c.layout.context_exchange = narrow; break;
     case LayoutKey::ep: c.layout.grid.ep = narrow; break;
+    case LayoutKey::ep_inner: c.layout.expert_inner = narrow; break;
     case LayoutKey::dp: c.layout.grid.dp = narrow; break;
     case LayoutKey::pp: c.layout.grid.pp = narrow; break;
     case LayoutKey::etp: c.layout.grid.etp = narrow; break;

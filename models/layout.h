@@ -30,9 +30,16 @@ enum class ScheduleKind : std::uint8_t {
 
 /// How ranks that share a sequence get at each other's keys and values.
 enum class ContextKind : std::uint8_t {
-  ring,        // sends round a ring, beside attention ("p2p")
-  all_gather,  // before attention
-  all_to_all,  // heads for sequence and back (Ulysses)
+  ring,               // sends round a ring, beside attention ("p2p")
+  all_gather,         // before attention
+  all_to_all,         // heads for sequence and back (Ulysses)
+  exchange_and_ring,  // heads for sequence among neighbours, a ring of such groups ("a2a+p2p")
+};
+
+/// Which tokens the ranks of a sequence hold.
+enum class ContextSplit : std::uint8_t {
+  zigzag,      // pieces i and 2 cp - 1 - i of 2 cp: equal work under a causal mask
+  contiguous,  // piece i of cp: the last rank sees all keys
 };
 
 /// How tokens travel to the ranks that hold their experts.
@@ -40,6 +47,7 @@ enum class TokenDispatcher : std::uint8_t {
   all_to_all,     // a copy for each expert
   once_per_node,  // a copy for each node, forwarded inside it ("deepep")
   all_gather,     // every rank gets all tokens and takes those of its experts
+  hierarchical,   // a copy for each expert, inside nodes to the rank in line, then between nodes
 };
 
 /// When ranks under ZeRO-3 give up the parameters that they gathered for the forward pass. Names
@@ -63,7 +71,10 @@ struct Layout {
   int reshard_ranks = 0;
   bool sequence_parallel = false;
   ContextKind context = ContextKind::ring;
+  ContextSplit context_split = ContextSplit::zigzag;
+  int context_exchange = 1;  // neighbours of cp that exchange_and_ring has exchange heads
   TokenDispatcher dispatcher = TokenDispatcher::all_to_all;
+  int expert_inner = 1;  // neighbours of ep that the hierarchical dispatcher has exchange first
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   /// 1F1B, plain without a pipeline or interleaved: the forward and the backward pass of a turn run
   /// side by side, layer beside layer, so that the exchanges of one hide behind the work of the
@@ -78,6 +89,19 @@ struct Layout {
 /// Ranks that share one copy of what ZeRO shards.
 inline int shard_ranks(const Layout& layout) {
   return layout.shard > 0 ? layout.shard : layout.grid.dp * layout.grid.cp;
+}
+
+/// Ranks of a group that passes keys and values on, or gathers them.
+inline int ring_ranks(const Layout& layout) {
+  const int neighbours =
+      layout.context == ContextKind::exchange_and_ring ? layout.context_exchange : 1;
+  return layout.grid.cp / neighbours;
+}
+
+/// Whether the ranks of a sequence have unlike shares of causal attention.
+inline bool context_differs(const Layout& layout) {
+  return layout.context_split == ContextSplit::contiguous &&
+         layout.context != ContextKind::all_to_all && ring_ranks(layout) > 1;
 }
 
 /// One broken rule: which key, what it is, what it must be, the nearest legal values.

@@ -42,6 +42,15 @@ std::int64_t heads_to_exchange(const LayoutCase& c) {
   return c.model.mla ? c.model.heads : c.model.kv_heads;
 }
 
+bool exchanges_and_rings(const LayoutCase& c) {
+  return c.grid().cp > 1 && c.layout.context == ContextKind::exchange_and_ring;
+}
+
+/// Of a sequence, among the ranks that share it.
+std::int64_t pieces(const LayoutCase& c) {
+  return product({c.layout.context_split == ContextSplit::zigzag ? 2 : 1, c.grid().cp});
+}
+
 constexpr LayoutRule kWorldRules[] = {
     {LayoutKey::tp, [](const LayoutCase& c) { return c.gpus % c.grid().tp != 0; },
      [](const LayoutCase& c) {
@@ -117,12 +126,10 @@ constexpr LayoutRule kTensorRules[] = {
        return fmt::format("experts with tp = {} need sequence_parallel, which is off", c.grid().tp);
      }},
     {LayoutKey::sequence,
+     [](const LayoutCase& c) { return c.grid().cp > 1 && c.batch.sequence % pieces(c) != 0; },
      [](const LayoutCase& c) {
-       return c.grid().cp > 1 && c.batch.sequence % product({2, c.grid().cp}) != 0;
-     },
-     [](const LayoutCase& c) {
-       return fmt::format("sequence = {} does not split into 2 * cp = {} pieces", c.batch.sequence,
-                          product({2, c.grid().cp}));
+       return fmt::format("sequence = {} does not split into {}cp = {} pieces", c.batch.sequence,
+                          c.layout.context_split == ContextSplit::zigzag ? "2 * " : "", pieces(c));
      }},
     // Each rank gets whole heads of the full sequence.
     {LayoutKey::cp,
@@ -133,6 +140,43 @@ constexpr LayoutRule kTensorRules[] = {
      [](const LayoutCase& c) {
        return fmt::format("tp * cp = {} * {} does not divide the {} key-value heads (cp_kind a2a)",
                           c.grid().tp, c.grid().cp, heads_to_exchange(c));
+     }},
+    // Of one level alone Transformer Engine makes the other kinds: context_parallel.py,
+    // attn_forward_func_with_cp.
+    {LayoutKey::cp_a2a,
+     [](const LayoutCase& c) {
+       const int inner = c.layout.context_exchange;
+       return exchanges_and_rings(c) &&
+              (inner < 2 || inner == c.grid().cp || c.grid().cp % inner != 0);
+     },
+     [](const LayoutCase& c) {
+       return fmt::format("cp_a2a = {} does not cut cp = {} into several groups of several ranks",
+                          c.layout.context_exchange, c.grid().cp);
+     }},
+    {LayoutKey::cp_a2a,
+     [](const LayoutCase& c) {
+       return exchanges_and_rings(c) &&
+              heads_to_exchange(c) % product({c.grid().tp, c.layout.context_exchange}) != 0;
+     },
+     [](const LayoutCase& c) {
+       return fmt::format(
+           "tp * cp_a2a = {} * {} does not divide the {} key-value heads (cp_kind a2a+p2p)",
+           c.grid().tp, c.layout.context_exchange, heads_to_exchange(c));
+     }},
+    // "The context parallel running configs cannot support sliding window": Transformer Engine v2,
+    // pytorch/attention/dot_product_attention/context_parallel.py, attn_forward_func_with_cp. The
+    // ring of PyTorch 2.14.1 knows no windows either:
+    // distributed/tensor/experimental/_attention.py.
+    {LayoutKey::cp,
+     [](const LayoutCase& c) {
+       return c.grid().cp > 1 && c.model.sliding_window > 0 &&
+              (c.layout.context == ContextKind::ring || exchanges_and_rings(c));
+     },
+     [](const LayoutCase& c) {
+       return fmt::format(
+           "cp = {} of attention with a sliding window needs cp_kind all_gather or a2a: rings of "
+           "keys and values take no windows",
+           c.grid().cp);
      }},
     // With tp = 1 Megatron turns sequence_parallel off: legal, without effect.
     {LayoutKey::sequence,
@@ -165,6 +209,16 @@ constexpr LayoutRule kExpertRules[] = {
      [](const LayoutCase& c) {
        return fmt::format("ep = {} does not divide the {} experts", c.grid().ep,
                           c.model.moe->experts);
+     }},
+    {LayoutKey::ep_inner,
+     [](const LayoutCase& c) {
+       const int inner = c.layout.expert_inner;
+       return c.grid().ep > 1 && c.layout.dispatcher == TokenDispatcher::hierarchical &&
+              (inner < 2 || inner == c.grid().ep || c.grid().ep % inner != 0);
+     },
+     [](const LayoutCase& c) {
+       return fmt::format("ep_inner = {} does not cut ep = {} into several groups of several ranks",
+                          c.layout.expert_inner, c.grid().ep);
      }},
     {LayoutKey::etp,
      [](const LayoutCase& c) { return c.model.moe && c.model.moe->expert_ffn % c.grid().etp != 0; },

@@ -17,7 +17,9 @@ namespace flopcast {
 enum class LayoutKey : std::uint8_t {
   tp,
   cp,
+  cp_a2a,
   ep,
+  ep_inner,
   dp,
   pp,
   etp,

@@ -4,8 +4,10 @@
 #include <iterator>
 #include <map>
 #include <span>
+#include <tuple>
 #include <utility>
 
+#include "models/expert_routing.h"
 #include "models/operator_timing.h"
 #include "models/parameters.h"
 #include "models/pipeline_schedule.h"
@@ -97,22 +99,26 @@ std::optional<std::string> sharding_gap(const Job& job) {
 
 /// Where a node gets one copy of a token, what comes to one of its ranks spreads over the cards of
 /// all: the first to have it sends it on inside the node.
-int ranks_per_place(const Job& job, const Communicators& communicators) {
-  if (job.layout.dispatcher != TokenDispatcher::once_per_node) return 1;
+ExchangePlaces exchange_places(const Job& job, const Communicators& communicators) {
+  if (job.layout.dispatcher != TokenDispatcher::once_per_node || !job.model.moe) return {};
   const GroupId group =
       communicators.roles.front().groups[static_cast<std::size_t>(StepGroup::expert)];
-  if (group == kNoGroup) return 1;
+  if (group == kNoGroup) return {};
   const GroupShape& shape = communicators.facts[index_of(group)].shape;
-  return shape.nodes > 1 ? shape.ranks_per_node : 1;
+  const MixtureOfExperts& moe = *job.model.moe;
+  return {.ranks_each = shape.nodes > 1 ? shape.ranks_per_node : 1,
+          .merged = static_cast<double>(moe.top_k) * merged_copies(moe, shape),
+          .limit = shape.nodes > 1 ? moe.node_limit : 0};
 }
 
 /// Roles that differ only in the experts that they hold, one list for each.
 std::vector<std::vector<std::uint32_t>> roles_by_program(const Communicators& communicators) {
-  std::map<std::pair<int, RankGroups>, std::size_t> numbers;
+  std::map<std::tuple<int, int, RankGroups>, std::size_t> numbers;
   std::vector<std::vector<std::uint32_t>> lists;
   for (std::uint32_t role = 0; role < communicators.roles.size(); ++role) {
     const RankRole& its = communicators.roles[role];
-    const auto [entry, is_new] = numbers.try_emplace({its.stage, its.groups}, lists.size());
+    const auto [entry, is_new] =
+        numbers.try_emplace({its.stage, its.context_rank, its.groups}, lists.size());
     if (is_new) lists.emplace_back();
     lists[entry->second].push_back(role);
   }
@@ -192,11 +198,11 @@ std::optional<std::string> tuning_gap(const Job& job) {
 }  // namespace
 
 std::optional<std::string> lowering_gap(const Job& job) {
-  if (job.layout.grid.cp > 1 && job.model.sliding_window > 0) {
-    return "context parallelism (cp > 1) of sliding-window attention is not simulated yet";
-  }
   if (job.layout.grid.cp > 1 && !job.training.framework.fused_attention) {
     return "context parallelism (cp > 1) without fused attention is not simulated yet";
+  }
+  if (job.layout.dispatcher == TokenDispatcher::hierarchical && routing_differs(job)) {
+    return "exchanges of two levels under routing that is not balanced are not simulated yet";
   }
   if (job.training.recompute.kind == RecomputeKind::every_other_matmul &&
       (job.model.moe || job.model.mla || !job.model.gated_mlp)) {
@@ -220,7 +226,7 @@ Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks
       .chunks = layout.vpp,
       .group = layout.micro_batch_group,
       .side_by_side = layout.overlap_expert_exchange};
-  const RoutingLoads routing(job, shape.micro_batches, ranks_per_place(job, communicators));
+  const RoutingLoads routing(job, shape.micro_batches, exchange_places(job, communicators));
   if (job.model.moe) plan.routing = routing.summary();
   const StageInputs inputs{.job = job,
                            .padded_vocab = plan.padded_vocab,

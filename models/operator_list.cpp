@@ -19,8 +19,11 @@ int OperatorList::ranks_of(StepGroup group) const {
   const ParallelGrid& grid = context_.layout.grid;
   switch (group) {
     case StepGroup::tensor: return grid.tp;
-    case StepGroup::context: return grid.cp;
+    case StepGroup::context: return ring_ranks(context_.layout);
+    case StepGroup::context_exchange: return context_.layout.context_exchange;
     case StepGroup::expert: return grid.ep;
+    case StepGroup::expert_inside: return context_.layout.expert_inner;
+    case StepGroup::expert_across: return grid.ep / context_.layout.expert_inner;
     case StepGroup::expert_tensor: return grid.etp;
     case StepGroup::data:
     case StepGroup::expert_data:

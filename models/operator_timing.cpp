@@ -40,8 +40,11 @@ std::optional<TimeEstimate> compute_time(const Operator& op, DataType precision,
 StepCategory category_of(StepGroup group) {
   switch (group) {
     case StepGroup::tensor: return StepCategory::tensor;
-    case StepGroup::context: return StepCategory::context;
+    case StepGroup::context:
+    case StepGroup::context_exchange: return StepCategory::context;
     case StepGroup::expert:
+    case StepGroup::expert_inside:
+    case StepGroup::expert_across:
     case StepGroup::expert_tensor: return StepCategory::expert;
     case StepGroup::data:
     case StepGroup::expert_data:

@@ -61,7 +61,8 @@ class Generator {
 };
 
 /// Fisher and Yates; the remainder's bias is below experts / 2^64.
-void shuffle(std::vector<double>& values, Generator random) {
+template <class T>
+void shuffle(std::vector<T>& values, Generator random) {
   for (std::size_t i = values.size(); i > 1; --i) {
     std::swap(values[i - 1], values[random() % i]);
   }
@@ -86,16 +87,6 @@ std::vector<std::uint32_t> rank_loads(std::span<const double> kept, std::size_t 
     told = now;
   }
   return loads;
-}
-
-/// The fullest of places of `each` ranks.
-std::uint32_t hottest_place(std::span<const std::uint32_t> loads, std::size_t each) {
-  std::uint64_t hottest = 0;
-  for (std::size_t first = 0; first < loads.size(); first += each) {
-    const auto place = loads.subspan(first, std::min(each, loads.size() - first));
-    hottest = std::max(hottest, std::accumulate(place.begin(), place.end(), std::uint64_t{0}));
-  }
-  return static_cast<std::uint32_t>((hottest + each / 2) / each);
 }
 
 /// By layer of the model and its prediction modules: which of the layers with experts it is.
@@ -123,8 +114,9 @@ std::vector<std::vector<double>> demands(const TokenRouting& routing, const Mixt
 
 }  // namespace
 
-RoutingLoads::RoutingLoads(const Job& job, std::int64_t micro_batches, int ranks_per_place)
+RoutingLoads::RoutingLoads(const Job& job, std::int64_t micro_batches, const ExchangePlaces& places)
     : ranks_(static_cast<std::size_t>(job.layout.grid.ep)),
+      places_(places),
       micro_batches_(static_cast<std::size_t>(micro_batches)) {
   if (!job.model.moe) return;
   const MixtureOfExperts& moe = *job.model.moe;
@@ -138,24 +130,31 @@ RoutingLoads::RoutingLoads(const Job& job, std::int64_t micro_batches, int ranks
   pads_ = factor && job.training.pad_to_capacity;
   expert_layer_ = expert_layers(job.model);
   totals_.assign(ranks_, 0);
-  const std::vector<std::vector<double>> by_layer = demands(routing, moe);
+  std::vector<Demand> by_layer;
+  for (std::vector<double>& share : demands(routing, moe)) {
+    by_layer.push_back({std::move(share), {}});
+    const bool unlike = (routing.kind != RoutingKind::balanced || factor) && !pads_;
+    if (places_.merged > 0 && unlike) by_layer.back().odds = expert_odds(by_layer.back().share);
+  }
   for (std::size_t layer = 0; layer < expert_layer_.size(); ++layer) {
     if (!expert_layer_[layer]) continue;
-    const auto& demand = by_layer[std::min(*expert_layer_[layer], by_layer.size() - 1)];
+    const Demand& demand = by_layer[std::min(*expert_layer_[layer], by_layer.size() - 1)];
     for (std::size_t batch = 0; batch < micro_batches_; ++batch) {
-      std::vector<double> drawn = demand;
+      Demand drawn = demand;
       if (routing.kind == RoutingKind::zipf) {
         Generator random(routing.seed);
-        shuffle(drawn, Generator(random() ^ (layer << 32U) ^ batch));
+        const Generator order(random() ^ (layer << 32U) ^ batch);
+        shuffle(drawn.share, order);
+        shuffle(drawn.odds, order);
       }
-      add(std::move(drawn), moe, static_cast<std::size_t>(ranks_per_place));
+      add(drawn, moe);
     }
   }
   finish();
 }
 
-void RoutingLoads::add(std::vector<double> demand, const MixtureOfExperts& moe,
-                       std::size_t ranks_per_place) {
+void RoutingLoads::add(const Demand& drawn, const MixtureOfExperts& moe) {
+  std::vector<double> demand = drawn.share;
   const auto top_k = static_cast<double>(moe.top_k);
   const double mean = top_k / static_cast<double>(moe.experts);
   summary_.expert_load += *std::ranges::max_element(demand) / mean;
@@ -168,15 +167,33 @@ void RoutingLoads::add(std::vector<double> demand, const MixtureOfExperts& moe,
   }
   const std::vector<std::uint32_t> loads = rank_loads(demand, ranks_, moe.top_k);
   const std::uint64_t sum = std::accumulate(loads.begin(), loads.end(), std::uint64_t{0});
-  const Row row{.hottest = hottest_place(loads, ranks_per_place),
-                .fullest = *std::ranges::max_element(loads),
-                .mean = static_cast<double>(sum) / static_cast<double>(ranks_)};
+  const std::uint32_t fullest = *std::ranges::max_element(loads);
+  Row row{.hottest = fullest,
+          .fullest = fullest,
+          .mean = static_cast<double>(sum) / static_cast<double>(ranks_)};
   for (std::size_t i = 0; i < ranks_; ++i) totals_[i] += loads[i];
   summary_.rank_load += row.fullest / row.mean;
-  summary_.exchange_load += row.hottest / row.mean;
   skewed_ = skewed_ || row.mean != RoutingLoad::kBalanced || row.fullest != RoutingLoad::kBalanced;
+  if (!drawn.odds.empty()) merge_copies(row, drawn, moe);
+  summary_.exchange_load += row.hottest / row.mean;
   rows_.push_back(row);
   loads_.insert(loads_.end(), loads.begin(), loads.end());
+}
+
+/// A place gets a token once, however many of its experts are there: a hot one can get no more than
+/// all tokens.
+void RoutingLoads::merge_copies(Row& row, const Demand& demand, const MixtureOfExperts& moe) const {
+  std::vector<double> kept;
+  kept.reserve(demand.share.size());
+  for (const double share : demand.share) kept.push_back(std::min(1.0, capacity_ / share));
+  const std::int64_t each = moe.experts / static_cast<std::int64_t>(ranks_) * places_.ranks_each;
+  const std::vector<double> visited =
+      visited_places(demand.odds, kept, moe.top_k, {each, places_.limit});
+  const auto count = static_cast<double>(visited.size());
+  const double scale = RoutingLoad::kBalanced * count / places_.merged;
+  const double sum = std::accumulate(visited.begin(), visited.end(), 0.0);
+  row.hottest = static_cast<std::uint32_t>(std::round(scale * *std::ranges::max_element(visited)));
+  row.mean = scale * sum / count;
 }
 
 /// Sums to means.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "models/training.h"
+#include "models/visited_places.h"
 
 namespace flopcast {
 
@@ -32,7 +33,7 @@ struct RoutingLoad {
 
   std::uint32_t own = kBalanced;      // what the experts of a rank get
   std::uint32_t hottest = kBalanced;  // what the place gets that the exchange waits for
-  double mean = kBalanced;            // what a rank sends
+  double mean = kBalanced;            // what a rank sends, copies for one place as one
 
   static double part(double load) { return load / kBalanced; }
   bool balanced() const { return own == kBalanced && hottest == kBalanced && mean == kBalanced; }
@@ -48,11 +49,20 @@ struct RoutingSummary {
   double hottest_rank_load = 0;  // its tokens of the step, over the mean
 };
 
+/// Where copies of a token arrive.
+struct ExchangePlaces {
+  /// Of a group of experts, among which what comes to one of them spreads on its way: the cards of
+  /// a node, where a node gets one copy.
+  int ranks_each = 1;
+  /// Expected places of a token under balanced routing, where copies for one place travel as one;
+  /// else 0.
+  double merged = 0;
+  std::int64_t limit = 0;  // of places of a token; 0: none
+};
+
 class RoutingLoads {
  public:
-  /// `ranks_per_place`: ranks of a group of experts among which what comes to one of them spreads
-  /// on its way (the cards of a node, where a node gets one copy), else 1.
-  RoutingLoads(const Job& job, std::int64_t micro_batches, int ranks_per_place);
+  RoutingLoads(const Job& job, std::int64_t micro_batches, const ExchangePlaces& places);
 
   /// Whether any rank gets more or less than its balanced share.
   bool skewed() const { return skewed_; }
@@ -66,12 +76,18 @@ class RoutingLoads {
   struct Row {
     std::uint32_t hottest;  // place
     std::uint32_t fullest;  // rank
-    double mean;
+    double mean;            // of what is sent, as `hottest` of what arrives
   };
-  void add(std::vector<double> demand, const MixtureOfExperts& moe, std::size_t ranks_per_place);
+  struct Demand {
+    std::vector<double> share;  // of the tokens, by expert
+    std::vector<ExpertOdds> odds;
+  };
+  void add(const Demand& drawn, const MixtureOfExperts& moe);
+  void merge_copies(Row& row, const Demand& demand, const MixtureOfExperts& moe) const;
   void finish();
 
   std::size_t ranks_;  // of a group of experts
+  ExchangePlaces places_;
   std::size_t micro_batches_;
   double capacity_ = 1;  // of an expert, per token
   bool pads_ = false;

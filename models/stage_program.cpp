@@ -29,7 +29,8 @@ std::optional<int> weights_of(const ScheduleOp& op) {
 
 StageChunks stage_chunks(const StageInputs& inputs, const RankRole& role, CostTables& tables) {
   const Job& job = inputs.job;
-  const OperatorContext context{job.model, job.layout, job.training, inputs.padded_vocab};
+  const OperatorContext context{job.model, job.layout, job.training, inputs.padded_vocab,
+                                role.context_rank};
   const PipelineShape pipeline{placement_of(job.layout.schedule), job.layout.grid.pp,
                                job.layout.vpp};
   const bool splits =
@@ -143,7 +144,8 @@ void StageBuilder::allocate_states() {
   }
 }
 
-/// A layer with experts holds what it sends and what it gets in each exchange; the fullest decides.
+/// A layer with experts holds what it sends and what it gets in each exchange, and what it has
+/// between two levels of one; the fullest decides.
 double StageBuilder::routed_elements() const {
   const Transformer& model = inputs_.job.model;
   bool experts = false;
@@ -164,8 +166,10 @@ double StageBuilder::routed_elements() const {
   const RoutedTokens tokens = routed_tokens(context_);
   const bool gathers =
       inputs_.job.layout.dispatcher == TokenDispatcher::all_gather && grid().ep > 1;
-  const std::int64_t sent =
-      gathers ? context_.sharded_tokens() * grid().ep * grid().etp : tokens.sent;
+  const bool by_level =
+      inputs_.job.layout.dispatcher == TokenDispatcher::hierarchical && grid().ep > 1;
+  const std::int64_t sent = gathers ? context_.sharded_tokens() * grid().ep * grid().etp
+                                    : (by_level ? 2 : 1) * tokens.sent;
   const double held = RoutingLoad::part(fullest) * static_cast<double>(tokens.held);
   return (static_cast<double>(sent) + held) * static_cast<double>(model.hidden);
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "models/goodput.h"
 #include "models/lower.h"
 #include "models/model_flops.h"
 #include "models/placement.h"
@@ -91,7 +92,8 @@ struct StepReport {
   std::vector<CommunicationShare> communication;
   std::vector<GroupPlacement> placement;
   std::optional<RoutingShare> routing;
-  std::optional<JitterReport> jitter;  // all else is of the median step
+  std::optional<JitterReport> jitter;    // all else is of the median step
+  std::optional<GoodputReport> goodput;  // where the scenario says what fails
 
   Bytes device_memory;
   std::vector<StageMemory> memory;  // by pipeline rank

@@ -84,6 +84,7 @@ Forecast run_prepared(const Scenario& scenario, const Prepared& prepared, Timeli
     report.jitter = prepared.jitter;
     report.evidence = weakest(report.evidence, prepared.jitter->evidence);
   }
+  if (scenario.reliability) report.goodput = goodput_report(*scenario.reliability, report.step);
   return {.report = std::move(report), .result = std::move(result)};
 }
 

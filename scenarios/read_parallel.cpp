@@ -19,10 +19,15 @@ constexpr Choice<Dimension> kDimensions[] = {{"tp", Dimension::tp},
 
 constexpr Choice<ContextKind> kContextKinds[] = {{"p2p", ContextKind::ring},
                                                  {"all_gather", ContextKind::all_gather},
-                                                 {"a2a", ContextKind::all_to_all}};
+                                                 {"a2a", ContextKind::all_to_all},
+                                                 {"a2a+p2p", ContextKind::exchange_and_ring}};
+
+constexpr Choice<ContextSplit> kContextSplits[] = {{"zigzag", ContextSplit::zigzag},
+                                                   {"contiguous", ContextSplit::contiguous}};
 
 constexpr Choice<TokenDispatcher> kDispatchers[] = {{"all_to_all", TokenDispatcher::all_to_all},
                                                     {"deepep", TokenDispatcher::once_per_node},
+                                                    {"hierarchical", TokenDispatcher::hierarchical},
                                                     {"all_gather", TokenDispatcher::all_gather}};
 
 constexpr Choice<Reshard> kReshards[] = {
@@ -77,6 +82,27 @@ void read_sharding(const Node& node, Layout& layout) {
   }
 }
 
+void read_context(const Node& node, Layout& layout) {
+  const Fields fields(node, true);
+  fields.kind("cp_kind", layout.context, kContextKinds);
+  fields.kind("cp_split", layout.context_split, kContextSplits);
+  fields.count("cp_a2a", layout.context_exchange, 1, kMostRanks);
+  const auto inner = node.find("cp_a2a");
+  if (inner && layout.context != ContextKind::exchange_and_ring) {
+    inner->fail("only cp_kind \"a2a+p2p\" has ranks that exchange heads beside a ring");
+  }
+}
+
+void read_dispatcher(const Node& node, Layout& layout) {
+  const Fields fields(node, true);
+  fields.kind("dispatcher", layout.dispatcher, kDispatchers);
+  fields.count("ep_inner", layout.expert_inner, 1, kMostRanks);
+  const auto inner = node.find("ep_inner");
+  if (inner && layout.dispatcher != TokenDispatcher::hierarchical) {
+    inner->fail("only the dispatcher \"hierarchical\" exchanges tokens by level");
+  }
+}
+
 }  // namespace
 
 Layout read_parallel(const std::optional<Node>& node, int gpus) {
@@ -97,8 +123,8 @@ Layout read_parallel(const std::optional<Node>& node, int gpus) {
   fields.count("vpp", layout.vpp, 1, kMostStages);
   read_sharding(*node, layout);
   fields.flag("sequence_parallel", layout.sequence_parallel);
-  fields.kind("cp_kind", layout.context, kContextKinds);
-  fields.kind("dispatcher", layout.dispatcher, kDispatchers);
+  read_context(*node, layout);
+  read_dispatcher(*node, layout);
   fields.count("micro_batch_group", layout.micro_batch_group, 0, kMostRanks);
   if (const auto list = node->find("layers_per_stage")) {
     for (const Node& layers : list->items()) {

@@ -136,6 +136,7 @@ Scenario read_scenario_document(const Document& document, ShippedData& data) {
     scenario.job.network = network->at("model").one_of(kNetworks);
   }
   scenario.job.jitter = read_jitter(root.find("jitter"), scenario.profile);
+  scenario.reliability = read_reliability(root.find("reliability"), gpus);
   root.finish();
   check_precision(root, scenario);
   check_overlap(root, scenario);

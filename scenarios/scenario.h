@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "calibration/profile.h"
+#include "models/goodput.h"
 #include "models/training.h"
 #include "topology/cluster.h"
 
@@ -40,6 +41,7 @@ struct Scenario {
   ClusterSpec cluster;
   Job job;
   Profile profile;
+  std::optional<Reliability> reliability;
   std::vector<Expectation> expect;
 };
 

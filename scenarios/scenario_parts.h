@@ -47,6 +47,8 @@ Profile choose_profile(const std::optional<Node>& node, const Node& root, const 
                        ShippedData& data);
 /// "jitter" may be missing; the profile knows how kernels vary, if it was measured.
 std::optional<StepJitter> read_jitter(const std::optional<Node>& node, const Profile& profile);
+/// "reliability" may be missing. Of one GPU's failures the whole job has `gpus` times as many.
+std::optional<Reliability> read_reliability(const std::optional<Node>& node, int gpus);
 std::vector<Expectation> read_expectations(const std::optional<Node>& node);
 /// "source", a text, and "sources", a list of them.
 std::vector<std::string> read_sources(const Node& node);

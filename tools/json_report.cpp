@@ -143,6 +143,18 @@ Json jitter(const JitterReport& report) {
           {"evidence", to_text(report.evidence)}};
 }
 
+Json goodput(const GoodputReport& report) {
+  return {{"goodput", report.goodput},
+          {"interval_s", report.interval.value},
+          {"interval_steps", report.steps},
+          {"dumping_fraction", report.dumping},
+          {"best_goodput", report.best_goodput},
+          {"best_interval_s", report.best_interval.value},
+          {"young_interval_s", report.young.value},
+          {"daly_interval_s", report.daly.value},
+          {"mtbf_s", report.reliability.between_failures.value}};
+}
+
 Json placement(const StepReport& report) {
   Json lines = Json::array();
   for (const GroupPlacement& group : report.placement) {
@@ -228,6 +240,7 @@ Json report_object(const Answer& answer) {
   };
   if (report.routing) object["routing"] = routing(report);
   if (report.jitter) object["jitter"] = jitter(*report.jitter);
+  if (report.goodput) object["goodput"] = goodput(*report.goodput);
   if (answer.band) object["step_time_band"] = band(*answer.band, report.step);
   return object;
 }

@@ -32,6 +32,8 @@ std::string markdown_report(const Answer& answer) {
   if (!warnings.empty()) text += list_text(warnings) + "\n";
   const std::vector<Fact> jitter = jitter_facts(report);
   if (!jitter.empty()) text += "### Jitter\n\n" + list_text(jitter) + "\n";
+  const std::vector<Fact> goodput = goodput_facts(report);
+  if (!goodput.empty()) text += "### Goodput\n\n" + list_text(goodput) + "\n";
   const std::vector<Fact> routing = routing_facts(report);
   if (!routing.empty()) text += "### Experts\n\n" + list_text(routing) + "\n";
   text += markdown_text(memory_table(report)) + "\n";

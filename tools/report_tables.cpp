@@ -293,6 +293,26 @@ std::vector<Fact> jitter_facts(const StepReport& report) {
   };
 }
 
+std::vector<Fact> goodput_facts(const StepReport& report) {
+  if (!report.goodput) return {};
+  const GoodputReport& found = *report.goodput;
+  const Reliability& given = found.reliability;
+  return {
+      {"goodput",
+       fmt::format("{:.1f} % of the time, {:.0f} tokens/s, with {} of work ({:.0f} steps) "
+                   "between dumps of {}",
+                   100 * found.goodput, found.goodput * report.tokens_per_second,
+                   to_text(found.interval), found.steps, to_text(given.dump))},
+      {"failures",
+       fmt::format("every {} in the mean, {} to restart; {:.1f} % of the time between "
+                   "them goes into dumps",
+                   to_text(given.between_failures), to_text(given.restart), 100 * found.dumping)},
+      {"best interval",
+       fmt::format("{} with {:.1f} %; by Young {}, by Daly {}", to_text(found.best_interval),
+                   100 * found.best_goodput, to_text(found.young), to_text(found.daly))},
+  };
+}
+
 TextTable memory_table(const StepReport& report) {
   TextTable table{.title = fmt::format("Memory of each pipeline stage at its peak (GB of {} GB)",
                                        gigabytes_text(report.device_memory)),

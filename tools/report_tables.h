@@ -31,6 +31,8 @@ TextTable placement_table(const StepReport& report);
 std::vector<Fact> placement_warnings(const StepReport& report);
 /// Steps and waiting under jitter; empty without.
 std::vector<Fact> jitter_facts(const StepReport& report);
+/// What failures and checkpoints leave; empty where the scenario says nothing of them.
+std::vector<Fact> goodput_facts(const StepReport& report);
 /// Drops, loads of experts and ranks, bytes; empty without experts.
 std::vector<Fact> routing_facts(const StepReport& report);
 TextTable memory_table(const StepReport& report);

@@ -31,6 +31,8 @@ std::string table_report(const Answer& answer, bool colour) {
   if (!warnings.empty()) text += facts_text(warnings, colour) + "\n";
   const std::vector<Fact> jitter = jitter_facts(report);
   if (!jitter.empty()) text += "Jitter\n" + facts_text(jitter, colour) + "\n";
+  const std::vector<Fact> goodput = goodput_facts(report);
+  if (!goodput.empty()) text += "Goodput\n" + facts_text(goodput, colour) + "\n";
   const std::vector<Fact> routing = routing_facts(report);
   if (!routing.empty()) text += "Experts\n" + facts_text(routing, colour) + "\n";
   text += aligned_text(memory_table(report), colour) + "\n";

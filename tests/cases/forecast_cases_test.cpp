@@ -131,6 +131,22 @@ TEST_CASE("par-sim-compute-not-rescaled: another layout computes another time pe
   CHECK(forward("4") / forward("8") == Approx(2).epsilon(0.15));
 }
 
+// Measured 13.87 ms against 8.30, 1.67 times; by core attention alone it would be (2 cp - 1) / cp =
+// 1.75. The layer is taken to be that of attention, with its projections.
+TEST_CASE("thr-cp-zigzag-layer: a contiguous causal split takes 1.5 to 1.75 times as long") {
+  const auto layer_time = [](const std::string& split) {
+    const auto step_time = [&split](const std::string& layers) {
+      return report_of("qwen3-30b-attention-cp4",
+                       {{"parallel.cp_split", split}, {"model.layers", layers}})
+          .step;
+    };
+    return step_time("2") - step_time("1");
+  };
+  const double ratio = layer_time("contiguous") / layer_time("zigzag");
+  CHECK(ratio > 1.5);
+  CHECK(ratio < 1.75);
+}
+
 TEST_CASE("mem-titan-8b-model-shard: after sharding 8B in fp32 over 8 GPUs 3.95 GiB are held") {
   const FsdpMemory memory = fsdp_memory(8030261248, 218112000, 8);
   // Weight, gradient and two moments of 4 bytes each.

@@ -8,6 +8,7 @@
 
 #include "calibration/profile.h"
 #include "models/expert_routing.h"
+#include "models/goodput.h"
 #include "models/layout.h"
 #include "models/memory_estimates.h"
 #include "models/model_flops.h"
@@ -153,6 +154,11 @@ TEST_CASE("thr-mfu-over-100: causal attention counted in full is counted twice")
   const Flops full = model_flops(model, sequence, 1, 128, FlopConvention::megatron_full);
   const Flops causal = model_flops(model, sequence, 1, 128, FlopConvention::megatron);
   CHECK(189.0 / 312 * (full / causal) == Approx(1.21).margin(0.01));
+}
+
+TEST_CASE("gp-8b-checkpoint-6min: with a failure a day a dump of 6 minutes is due every 2.19 h") {
+  const Reliability job{.between_failures = seconds(86400), .dump = seconds(360), .restart = {}};
+  CHECK(young_interval(job).value / 3600 == Approx(2.19).epsilon(0.02));
 }
 
 TEST_CASE("par-ci-threshold-fail: which rows of a gate fail") {

@@ -209,3 +209,29 @@ TEST_CASE("with uneven routing a folded step is that of all ranks") {
     }
   }
 }
+
+// The last rank of a ring does most; over all ranks it is the work of an even split.
+TEST_CASE("with a contiguous split a folded step is that of all ranks") {
+  Generator random(20240704);
+  for (int jobs = 0; jobs < 200;) {
+    auto c = random_job(random);
+    if (!c || c->job.layout.grid.cp == 1) continue;
+    vary_cluster(random, *c);
+    if (problem_of(c->cluster)) continue;
+    Layout& layout = c->job.layout;
+    const bool rings =
+        layout.context == ContextKind::ring || layout.context == ContextKind::exchange_and_ring;
+    if (!rings && random.chance(0.5)) {
+      c->job.model.sliding_window = 128;
+      c->job.model.sliding_every = one_of(random, std::array{1, 2});
+    }
+    ++jobs;
+    CAPTURE(jobs);
+    const Cluster cluster(c->cluster);
+    const Flops even = lower(c->job, cluster, c->profile, Ranks::all).executed;
+    layout.context_split = ContextSplit::contiguous;
+    const Run all = run_plan(*c, cluster, lower(c->job, cluster, c->profile, Ranks::all));
+    check_folding(*c, cluster, all);
+    REQUIRE(all.plan.executed.value == Approx(even.value).epsilon(1e-9));
+  }
+}

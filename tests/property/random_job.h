@@ -66,11 +66,19 @@ inline Layout random_layout(Generator& random) {
   layout.grid.tp = one_of(random, std::array{1, 1, 2, 4});
   layout.grid.dp = one_of(random, std::array{1, 2, 3, 4});
   layout.grid.pp = one_of(random, std::array{1, 1, 2, 3, 4});
-  if (random.chance(0.3)) layout.grid.cp = 2;
+  if (random.chance(0.3)) layout.grid.cp = one_of(random, std::array{2, 2, 4});
   if (random.chance(0.4)) layout.grid.ep = one_of(random, std::array{2, 4});
   layout.grid.etp = random.chance(0.5) ? layout.grid.tp : 1;
   layout.context = one_of(
       random, std::array{ContextKind::ring, ContextKind::all_gather, ContextKind::all_to_all});
+  if (layout.grid.cp == 4 && random.chance(0.5)) {
+    layout.context = ContextKind::exchange_and_ring;
+    layout.context_exchange = 2;
+  }
+  if (layout.grid.ep == 4 && random.chance(0.5)) {
+    layout.dispatcher = TokenDispatcher::hierarchical;
+    layout.expert_inner = 2;
+  }
   layout.sequence_parallel = random.chance(0.5);
   layout.zero = random.chance(0.5) ? 1 : 0;
   constexpr auto kLast = static_cast<std::uint64_t>(ScheduleKind::dualpipe_v);

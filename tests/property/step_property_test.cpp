@@ -141,12 +141,17 @@ void check_sharded_bytes(const RandomJob& c, const RankSummary& rank) {
 }
 
 /// Dispatch, combine and their gradients in every layer with experts, two more where the layer
-/// is recomputed; of what is sent (ep - 1) / ep leaves. Balanced routing, nothing dropped.
+/// is recomputed; of what is sent (n - 1) / n leaves, at each level of exchanges that have two.
+/// Balanced routing, nothing dropped.
 double routed_bytes(const Job& job, const Plan& plan) {
   const OperatorContext context{job.model, job.layout, job.training, plan.padded_vocab};
   const double buffer =
       static_cast<double>(context.sharded_tokens() * job.model.moe->top_k * job.model.hidden * 2);
-  const double ep = job.layout.grid.ep;
+  const auto leaves = [](double ranks) { return (ranks - 1) / ranks; };
+  const int inner = job.layout.expert_inner;
+  const double sent = job.layout.dispatcher == TokenDispatcher::hierarchical
+                          ? leaves(inner) + leaves(job.layout.grid.ep / inner)
+                          : leaves(job.layout.grid.ep);
   double exchanges = 0;
   for (const StageContent& stage : plan.stages) {
     for (std::int64_t i = 0; i < stage.layers; ++i) {
@@ -154,7 +159,7 @@ double routed_bytes(const Job& job, const Plan& plan) {
       exchanges += fully_recomputed(job.training.recompute, i) ? 6 : 4;
     }
   }
-  return exchanges * buffer * (ep - 1) / ep *
+  return exchanges * buffer * sent *
          static_cast<double>(micro_batches(job.layout, job.training.batch));
 }
 

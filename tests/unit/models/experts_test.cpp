@@ -122,6 +122,77 @@ TEST_CASE("gathered, every rank receives the tokens of all others") {
   }
 }
 
+// What leaves the node is what leaves it without levels, in as many fewer messages as a node has
+// ranks. Inside it all but a rank's own line moves: 7 of 8 parts.
+TEST_CASE("exchanges of two levels send the bytes of their closed form") {
+  std::ifstream file(std::string(FLOPCAST_TEST_DATA) + "/nccl/collectives.json");
+  const json golden = json::parse(file).at("hierarchical_all_to_all");
+  for (const json& row : golden.at("cases")) {
+    CAPTURE(row.dump());
+    const int inner = row.at("ranks_per_node");
+    const int nodes = row.at("nodes");
+    const double size = row.at("bytes_per_rank");
+    Job job = small_job({.ep = inner * nodes, .dp = inner * nodes});
+    job.layout.dispatcher = TokenDispatcher::hierarchical;
+    job.layout.expert_inner = inner;
+    job.model.moe->experts = inner * nodes;
+    job.training.batch.sequence = static_cast<std::int64_t>(size) / (2 * 64 * 2);  // two copies
+    CHECK(layout_is_legal(job.model, job.layout, job.training.batch, inner * nodes));
+    const json& expected = row.at("expected");
+    for (const auto& pass :
+         {layer_forward(context_of(job), 1), layer_backward(context_of(job), 1)}) {
+      const auto inside = calls_of(pass, StepGroup::expert_inside);
+      const auto across = calls_of(pass, StepGroup::expert_across);
+      REQUIRE(inside.size() == 2);
+      REQUIRE(across.size() == 2);
+      for (const Call& call : across) {
+        const double sent = call.size * bus_factor(call.kind, nodes);
+        CHECK(call.kind == CollectiveKind::all_to_all);
+        CHECK(sent == expected.at("bytes_to_other_nodes_per_rank").get<double>());
+        CHECK(sent / (nodes - 1) == expected.at("message_bytes_same_rail").get<double>());
+      }
+      for (const Call& call : inside) {
+        CHECK(call.kind == CollectiveKind::all_to_all);
+        CHECK(call.size * bus_factor(call.kind, inner) == Approx(size * 7 / 8));
+      }
+    }
+  }
+}
+
+// Two nodes of two ranks: neighbours {0, 1} and {2, 3}, lines {0, 2} and {1, 3}. 64 tokens to two
+// experts each of 64 numbers of 2 B: half of 16384 B at each level, four times.
+TEST_CASE("neighbours exchange first, then ranks in line") {
+  Job job = small_job({.ep = 4, .dp = 4});
+  job.layout.dispatcher = TokenDispatcher::hierarchical;
+  job.layout.expert_inner = 2;
+  const Step step = run_step(job);
+  CHECK(step.sent(0, StepCategory::expert) ==
+        Approx(2 * 4 * 16384 / 2 + 3 * 4 * 8));  // and token counts: to 3 others, 4 of 8 B
+  const Cluster cluster(simple_cluster(4, gigabytes_per_second(100)));
+  const Plan plan = lower(job, cluster, simple_profile({}), Ranks::all);
+  std::vector<std::vector<std::uint32_t>> pairs;
+  for (const Group& group : plan.workload.groups) {
+    if (group.members.size() != 2) continue;
+    pairs.push_back({index_of(group.members[0]), index_of(group.members[1])});
+  }
+  CHECK(pairs == std::vector<std::vector<std::uint32_t>>{{0, 1}, {2, 3}, {0, 2}, {1, 3}});
+  // Way there: neighbours, then lines; way back the other way round.
+  std::vector<StepGroup> order;
+  for (const Operator& op : layer_forward(context_of(job), 1)) {
+    const auto* call = std::get_if<GroupCall>(&op.work);
+    if (call != nullptr && call->exchanges_tokens) order.push_back(call->group);
+  }
+  CHECK(order == std::vector<StepGroup>{StepGroup::expert_inside, StepGroup::expert_across,
+                                        StepGroup::expert_across, StepGroup::expert_inside});
+  job.layout.expert_inner = 3;
+  const auto broken = layout_violations(job.model, job.layout, job.training.batch, 4);
+  REQUIRE(broken.size() == 1);
+  CHECK(broken[0].key == "parallel.ep_inner");
+  CHECK(broken[0].nearest == std::vector<std::int64_t>{2});
+  job.training.routing.kind = RoutingKind::zipf;
+  CHECK(lowering_gap(job).has_value());
+}
+
 TEST_CASE("tokens may travel to experts in fewer bits than back") {
   Job job = small_job({.ep = 2, .dp = 2});
   job.training.dispatch_dtype = DataType::fp8;

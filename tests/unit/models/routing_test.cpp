@@ -1,5 +1,8 @@
 #include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <numeric>
+#include <utility>
 
 #include "models/routing_loads.h"
 #include "simple_machine.h"
@@ -37,7 +40,7 @@ Job zipf_job(double exponent) {
   return job;
 }
 
-RoutingLoads loads_of(const Job& job) { return {job, 4, 1}; }
+RoutingLoads loads_of(const Job& job) { return {job, 4, {}}; }
 
 /// Every rank for itself, on a machine whose products take as long as they are large.
 struct AllRanks {
@@ -232,6 +235,104 @@ TEST_CASE("capacity trades drops for bytes") {
     sent = bytes;
   }
   CHECK(dropped == 0);
+}
+
+// Odds of 2 to 1, 1 and 1 over pairs of 4 experts: of 9 parts ab, ac and ad have two each, bc, bd
+// and cd one each. So a is chosen by 6/9, the others by 4/9. With a and b on one place and c and d
+// on another, cd misses the first and ab the second. With one place at most ab has two parts of
+// three. Half of a's copies dropped, ac and ad reach the first place by half, ab still by b.
+TEST_CASE("a place gets a token once, by the odds that give each expert its demand") {
+  const std::vector<double> demand{6.0 / 9, 4.0 / 9, 4.0 / 9, 4.0 / 9};
+  const std::vector<ExpertOdds> odds = expert_odds(demand);
+  CHECK(odds[0].with / odds[1].with == Approx(2).epsilon(1e-8));
+  CHECK(odds[2].with / odds[1].with == Approx(1).epsilon(1e-8));
+  const auto visited = [&odds](std::vector<double> kept, std::int64_t limit) {
+    return visited_places(odds, kept, 2, {.experts_each = 2, .limit = limit});
+  };
+  const std::vector<double> all{1, 1, 1, 1};
+  for (const std::int64_t limit : {0, 2}) {
+    CHECK(visited(all, limit)[0] == Approx(8.0 / 9).epsilon(1e-8));
+    CHECK(visited(all, limit)[1] == Approx(7.0 / 9).epsilon(1e-8));
+  }
+  CHECK(visited(all, 1)[0] == Approx(2.0 / 3).epsilon(1e-8));
+  CHECK(visited(all, 1)[1] == Approx(1.0 / 3).epsilon(1e-8));
+  CHECK(visited({0.5, 1, 1, 1}, 0)[0] == Approx(6.0 / 9).epsilon(1e-8));
+  CHECK(visited({0.5, 1, 1, 1}, 0)[1] == Approx(7.0 / 9).epsilon(1e-8));
+}
+
+// Always a, and of the other three each by a third: a's place has it always.
+TEST_CASE("an expert of every token is on its place for every token") {
+  const std::vector<ExpertOdds> odds =
+      expert_odds(std::vector<double>{1, 1.0 / 3, 1.0 / 3, 1.0 / 3});
+  const std::vector<double> all{1, 1, 1, 1};
+  CHECK(visited_places(odds, all, 2, {.experts_each = 2})[0] == 1);
+  CHECK(visited_places(odds, all, 2, {.experts_each = 2})[1] == Approx(2.0 / 3));
+  // With one place at most the second expert is b; of two such experts on two places none is left
+  // out.
+  CHECK(visited_places(odds, all, 2, {.experts_each = 2, .limit = 1})[1] ==
+        Approx(0).margin(1e-12));
+  const std::vector<ExpertOdds> both = expert_odds(std::vector<double>{1, 0, 1, 0});
+  CHECK(visited_places(both, all, 2, {.experts_each = 2, .limit = 1}) == std::vector<double>{1, 1});
+}
+
+TEST_CASE("equal odds visit places by the hypergeometric law") {
+  std::ifstream file(std::string(FLOPCAST_TEST_DATA) + "/context_expert.json");
+  const nlohmann::json golden = nlohmann::json::parse(file).at("expert_node_fan_out");
+  for (const nlohmann::json& row : golden.at("cases")) {
+    const std::int64_t experts = row.at("experts");
+    const std::int64_t nodes = row.at("nodes");
+    const std::int64_t top_k = row.at("top_k");
+    const std::vector<double> demand(static_cast<std::size_t>(experts),
+                                     static_cast<double>(top_k) / static_cast<double>(experts));
+    const std::vector<double> all(demand.size(), 1);
+    const std::vector<ExpertOdds> odds = expert_odds(demand);
+    const auto places_of = [&](std::int64_t each, std::int64_t limit) {
+      const auto visited = visited_places(odds, all, top_k, {each, limit});
+      return std::accumulate(visited.begin(), visited.end(), 0.0);
+    };
+    const double expected = row.at("expected_distinct_nodes");
+    CHECK(places_of(experts / nodes, 0) == Approx(expected).epsilon(1e-9));
+    CHECK(places_of(experts / nodes, nodes - 1) <= static_cast<double>(nodes - 1));
+  }
+  // DeepSeek-V3: 256 experts on 8 nodes, 8 of a token on 4 nodes at most. Of the 128 experts on the
+  // nodes that it picks C(96, 8) of C(128, 8) choices miss a given one: 4 (1 - 0.092747) = 3.6290.
+  const std::vector<double> demand(256, 8.0 / 256);
+  const std::vector<double> all(256, 1);
+  const auto visited = visited_places(expert_odds(demand), all, 8, {32, 4});
+  CHECK(std::accumulate(visited.begin(), visited.end(), 0.0) == Approx(3.6290).epsilon(1e-4));
+}
+
+// 8 experts on 4 ranks of two nodes, two of a token, measured so that the four of the first node
+// are wanted twice as often as the others: of pairs of two there, of one each and of two in the
+// other node. Their odds are r to 1 with r (3 r + 4) = 2 (4 r + 3), so r = 2.23014. All pairs:
+// 6 r^2 + 16 r + 6 = 71.523; 6 miss the first node, 6 r^2 = 29.841 the second, so that nodes get
+// 0.91611 + 0.58278 = 1.49889 copies of a token instead of two. One of two nodes at most: 35.841
+// in all, 0.83259 and 0.16741.
+TEST_CASE("nodes get each token once, the hot one more of them") {
+  Job job = small_job();
+  job.model.moe->top_k = 2;
+  job.layout.dispatcher = TokenDispatcher::once_per_node;
+  job.training.routing.kind = RoutingKind::measured;
+  job.training.routing.counts = {{2, 2, 2, 2, 1, 1, 1, 1}};
+  ClusterSpec spec = simple_cluster(2, gigabytes_per_second(100));
+  spec.system.gpu.pcie = gigabytes_per_second(50);
+  spec.system.nics = 2;
+  spec.system.nic_bandwidth = gigabytes_per_second(10);
+  spec.nodes = 2;
+  spec.fabric.kind = FabricKind::single_switch;
+  const auto expert = static_cast<std::size_t>(StepCategory::expert);
+  const auto step = [&] {
+    const Plan plan = lower(job, Cluster(spec), simple_profile({}), Ranks::all);
+    return std::pair(run(plan.workload).ranks[0].bytes_by_category[expert],
+                     plan.routing->exchange_load);
+  };
+  // Four exchanges in each of four micro-batches; of what is sent 3/4 leaves the rank.
+  const double token = 4.0 * 4 * kTokens * kHidden * 2 * 0.75;
+  CHECK(step().first == Approx(1.49889 * token).epsilon(1e-4));
+  CHECK(step().second == Approx(0.91611 / 1.49889 * 2).epsilon(3e-3));
+  job.model.moe->node_limit = 1;
+  CHECK(step().first == Approx(token).epsilon(1e-6));
+  CHECK(step().second == Approx(0.83259 * 2).epsilon(3e-3));
 }
 
 // Kernels that take no time: two groups of 8 products forward, four backward, 10 us each.

@@ -155,6 +155,18 @@ TEST_CASE("less than a node is a node with fewer GPUs") {
   CHECK(s.job.layout.grid.dp == 2);
 }
 
+TEST_CASE("of one GPU's failures a job has as many times more") {
+  const Scenario s =
+      example("llama3-8b-8-h100",
+              {{"reliability", R"({"gpu_mtbf": "80 h", "dump": "60 s", "restart": "10 min"})"}});
+  REQUIRE(s.reliability.has_value());
+  CHECK(s.reliability->between_failures == seconds(36000));
+  CHECK(s.reliability->dump == seconds(60));
+  CHECK(s.reliability->restart == seconds(600));
+  CHECK_FALSE(s.reliability->between_dumps.has_value());
+  CHECK_FALSE(example("llama3-8b-8-h100", {}).reliability.has_value());
+}
+
 TEST_CASE("stored types follow the training type unless they are given") {
   const auto types = [](const std::string& precision) {
     const Training t =
@@ -226,6 +238,7 @@ TEST_CASE("schema and reader know the same keys") {
       {{"cluster.fabric", R"({"kind": "graph", "graph": {"switches": ["a", "b"],
         "links": [{"from": "a", "to": "b", "bandwidth": "10 GB/s", "latency": "1 us", "cables": 2}],
         "nodes": [{"count": 2, "switches": ["a"]}, {"count": 2, "switches": ["a", "b"]}]}})"}},
+      {{"reliability", R"({"gpu_mtbf": "50000 h", "dump": "60 s", "restart": "10 min"})"}},
       {{"training.routing", R"({"kind": "measured", "counts": [[1, 2, 3, 4, 5, 6, 7, 8]]})"}},
       {{"training.routing", R"({"kind": "measured", "file": "expert_counts.json"})"}},
       {{"training.documents", R"({"file": "document_lengths.json"})"}}};
