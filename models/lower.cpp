@@ -1,7 +1,6 @@
 #include "models/lower.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <span>
 #include <utility>
@@ -11,7 +10,6 @@
 #include "models/pipeline_schedule.h"
 #include "models/stage_program.h"
 #include "sim/fold.h"
-#include "sim/program_variants.h"
 
 namespace flopcast {
 
@@ -119,7 +117,8 @@ std::vector<std::vector<std::uint32_t>> roles_by_program(const Communicators& co
   return lists;
 }
 
-/// By role. Programs of one list are alike but for their amounts, and so become one.
+/// By role. Programs of one list are alike but for their amounts: it gets one, with a variant for
+/// each role.
 std::vector<ProgramPlace> write_programs(const StageInputs& inputs,
                                          const Communicators& communicators, CostTables& tables,
                                          Plan& plan) {
@@ -129,27 +128,23 @@ std::vector<ProgramPlace> write_programs(const StageInputs& inputs,
   for (const std::vector<std::uint32_t>& roles : roles_by_program(communicators)) {
     const RankRole& first = communicators.roles[roles.front()];
     const StageChunks chunks = stage_chunks(inputs, first, tables);
-    std::vector<Program> programs;
+    const ProgramId program{static_cast<std::uint32_t>(workload.programs.size())};
     for (const std::uint32_t role : roles) {
-      StageProgram stage = stage_program(inputs, communicators.roles[role], chunks, tables);
+      const Amounts rest = role == roles.front() ? Amounts::in_variant : Amounts::alone;
+      const Amounts amounts = roles.size() > 1 ? rest : Amounts::in_ops;
+      StageProgram stage =
+          stage_program(inputs, {communicators.roles[role], amounts}, chunks, tables);
       const auto replicas = static_cast<double>(ranks_of[role]);
       plan.executed += replicas * stage.executed;
       plan.recomputed += replicas * stage.recomputed;
-      programs.push_back(std::move(stage.program));
+      places[role].program = program;
+      if (role == roles.front()) workload.programs.push_back(std::move(stage.program));
+      if (roles.size() == 1) continue;
+      places[role].variant = VariantId{static_cast<std::uint32_t>(workload.variants.size())};
+      workload.variants.push_back(std::move(stage.variant));
     }
-    SharedPrograms shared = share_programs(std::move(programs));
-    for (std::size_t i = 0; i < roles.size(); ++i) {
-      const auto [program, variant] = shared.places[i];
-      const std::size_t number = workload.programs.size() + program;
-      places[roles[i]].program = ProgramId{static_cast<std::uint32_t>(number)};
-      if (!variant) continue;
-      const std::size_t amounts = workload.variants.size() + *variant;
-      places[roles[i]].variant = VariantId{static_cast<std::uint32_t>(amounts)};
-    }
-    plan.stage_of.insert(plan.stage_of.end(), shared.programs.size(), first.stage);
-    plan.facts.insert(plan.facts.end(), shared.programs.size(), facts_of(communicators, first));
-    std::ranges::move(shared.programs, std::back_inserter(workload.programs));
-    std::ranges::move(shared.variants, std::back_inserter(workload.variants));
+    plan.stage_of.push_back(first.stage);
+    plan.facts.push_back(facts_of(communicators, first));
   }
   return places;
 }
