@@ -301,6 +301,10 @@ std::vector<int> stage_of_ranks(const ParallelGrid& grid) {
 
 std::vector<GroupFamily> group_families(const Job& job) { return Families(job).build(); }
 
+double sent_per_buffer(const GroupFacts& facts) {
+  return facts.ranks > 1 ? 1 / bus_factor(CollectiveKind::all_reduce, facts.ranks) : 1;
+}
+
 std::vector<LinkLoad> family_loads(const Cluster& cluster, const GroupFamily& family,
                                    std::size_t copy) {
   if (family.latency_only) return {};

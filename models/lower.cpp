@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "models/listed_rows.h"
 #include "models/operator_timing.h"
 #include "models/parameters.h"
 #include "models/pipeline_schedule.h"
@@ -31,20 +32,13 @@ std::array<GroupFacts, kStepGroups> facts_of(const Communicators& communicators,
   return facts;
 }
 
-/// The program of a role, and its amounts where other roles share it.
-struct ProgramPlace {
-  ProgramId program{};
-  VariantId variant = kNoVariant;
-};
-
-std::vector<Rank> rank_rows(const Communicators& communicators, Ranks ranks,
+/// By stage.
+std::vector<Rank> rank_rows(const Communicators& communicators,
                             std::span<const ProgramPlace> places) {
   std::vector<Rank> rows;
   rows.reserve(communicators.ranks.size());
   for (const RankRow& row : communicators.ranks) {
-    std::string name = "pipeline rank " + std::to_string(communicators.roles[row.role].stage);
-    if (ranks == Ranks::all) name += ", rank " + std::to_string(rows.size());
-    rows.push_back({.name = std::move(name),
+    rows.push_back({.name = "pipeline rank " + std::to_string(communicators.roles[row.role].stage),
                     .program = places[row.role].program,
                     .speed = row.speed,
                     .groups = {row.groups.begin(), row.groups.end()},
@@ -169,7 +163,8 @@ std::optional<std::string> lowering_gap(const Job& job) {
 Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks ranks) {
   const Layout& layout = job.layout;
   Plan plan;
-  Communicators communicators = build_communicators(cluster, job, ranks);
+  Communicators communicators = ranks == Ranks::by_stage ? stage_communicators(cluster, job)
+                                                         : listed_communicators(cluster, job);
   plan.padded_vocab =
       padded_vocab(job.model.vocab, job.training.framework.vocab_divisor, layout.grid.tp);
   plan.stages = split_layers(job.model, layout);
@@ -197,12 +192,19 @@ Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks
   plan.transfer_kinds = tables.transfer_kinds();
   std::move(tables).finish(workload);
   plan.alike = communicators.alike;
-  workload.ranks = rank_rows(communicators, ranks, places);
-  workload.groups = std::move(communicators.groups);
-  workload.links = std::move(communicators.links);
   workload.stream_names.assign(kStepStreamNames.begin(), kStepStreamNames.end());
   workload.category_names.assign(kStepCategoryNames.begin(), kStepCategoryNames.end());
   workload.pool_names.assign(kMemoryPoolNames.begin(), kMemoryPoolNames.end());
+  const ListedRows rows(cluster, communicators, places);
+  switch (ranks) {
+    case Ranks::by_stage:
+      workload.ranks = rank_rows(communicators, places);
+      workload.groups = std::move(communicators.groups);
+      workload.links = std::move(communicators.links);
+      break;
+    case Ranks::all: write_rows(rows, workload); break;
+    case Ranks::by_class: workload = fold(std::move(workload), rows).workload; break;
+  }
   return plan;
 }
 
