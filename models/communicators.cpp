@@ -14,12 +14,6 @@
 namespace flopcast {
 namespace {
 
-RankGroups no_groups() {
-  RankGroups groups;
-  groups.fill(kNoGroup);
-  return groups;
-}
-
 std::size_t place_of(StepGroup slot) { return static_cast<std::size_t>(slot); }
 
 /// How the load of a group on a link was counted.
@@ -32,8 +26,7 @@ std::vector<LinkLoad> loads_of(const Cluster& cluster, const GroupFamily& family
 }
 
 void load_group(Group& group, const GroupFacts& facts, LoadKind kind, LinkLoad load) {
-  const double per_sent =
-      facts.ranks > 1 ? 1 / bus_factor(CollectiveKind::all_reduce, facts.ranks) : 1;
+  const double per_sent = sent_per_buffer(facts);
   if (kind == LoadKind::tree) {
     group.loads[kTreePattern].push_back({load.link, load.weight * per_sent});
     return;
@@ -217,103 +210,10 @@ class StageView {
   Communicators out_;
 };
 
-/// Every rank, communicator and link.
-class RankView {
- public:
-  RankView(const Cluster& cluster, const Job& job)
-      : cluster_(cluster),
-        job_(job),
-        grid_(job.layout.grid),
-        routing_differs_(routing_differs(job)),
-        context_differs_(context_differs(job.layout)) {}
-
-  Communicators build() && {
-    const auto world = static_cast<std::size_t>(grid_.world());
-    like_.resize(world, no_groups());
-    expert_ranks_.resize(world, -1);
-    context_ranks_.resize(world, -1);
-    for (std::size_t rank = 0; rank < world; ++rank) {
-      out_.ranks.push_back(
-          {.groups = no_groups(), .speed = cluster_.speed_of(static_cast<GpuId>(rank))});
-    }
-    for (const GroupFamily& family : group_families(job_)) {
-      for (std::size_t copy = 0; copy < family.copies(); ++copy) add(family, copy);
-    }
-    for (std::uint32_t i = 0; i < cluster_.links().size(); ++i) {
-      out_.links.push_back(
-          {.name = cluster_.name_of(LinkId{i}), .capacity = cluster_.links()[i].capacity});
-    }
-    find_roles();
-    return std::move(out_);
-  }
-
- private:
-  void add(const GroupFamily& family, std::size_t copy) {
-    const GroupId id{static_cast<unsigned>(out_.groups.size())};
-    const std::span<const GpuId> gpus = family.copy(copy);
-    const std::vector<LinkLoad> loads = family_loads(cluster_, family, copy);
-    const GroupFacts facts = family_facts(cluster_, family, copy, loads);
-    const GroupId like = first_alike_.try_emplace(facts, id).first->second;
-    Group group{.name = family.name, .members = {}, .loads = {{}, {}, {}}};
-    group.name.append(", rank ").append(std::to_string(index_of(gpus.front())));
-    group.members.reserve(gpus.size());
-    for (std::size_t i = 0; i < gpus.size(); ++i) {
-      const std::uint32_t rank = index_of(gpus[i]);
-      const std::size_t place = place_of(family.slot_of(i));
-      group.members.push_back(RankId{rank});
-      out_.ranks[rank].groups[place] = id;
-      like_[rank][place] = like;
-      if (family.slot == StepGroup::expert && routing_differs_) {
-        expert_ranks_[rank] = static_cast<int>(i);
-      }
-      if (family.slot == StepGroup::context && context_differs_) {
-        context_ranks_[rank] = static_cast<int>(i);
-      }
-    }
-    for (const LinkLoad& load : loads) load_group(group, facts, LoadKind::ring, load);
-    for (const LinkLoad& load : family_tree_loads(cluster_, family, copy)) {
-      load_group(group, facts, LoadKind::tree, load);
-    }
-    out_.groups.push_back(std::move(group));
-    out_.facts.push_back(facts);
-  }
-
-  void find_roles() {
-    const std::vector<int> stage_of = stage_of_ranks(grid_);
-    std::map<std::tuple<int, int, int, RankGroups>, std::uint32_t> roles;
-    for (std::size_t rank = 0; rank < out_.ranks.size(); ++rank) {
-      const auto next = static_cast<std::uint32_t>(out_.roles.size());
-      const RankRole role{.stage = stage_of[rank],
-                          .groups = like_[rank],
-                          .expert_rank = expert_ranks_[rank],
-                          .context_rank = context_ranks_[rank]};
-      const auto [entry, is_new] =
-          roles.try_emplace({role.stage, role.expert_rank, role.context_rank, role.groups}, next);
-      if (is_new) out_.roles.push_back(role);
-      out_.ranks[rank].role = entry->second;
-    }
-  }
-
-  const Cluster& cluster_;
-  const Job& job_;
-  const ParallelGrid& grid_;
-  bool routing_differs_;
-  bool context_differs_;
-  std::vector<int> expert_ranks_;   // by rank: its place in its group of experts
-  std::vector<int> context_ranks_;  // and in its context-parallel ring
-  std::map<GroupFacts, GroupId> first_alike_;
-  std::vector<RankGroups> like_;  // by rank: the first groups with the facts of its own
-  Communicators out_;
-};
-
 }  // namespace
 
-Communicators build_communicators(const Cluster& cluster, const Job& job, Ranks ranks) {
-  switch (ranks) {
-    case Ranks::by_stage: return StageView(cluster, job).build();
-    case Ranks::all: return RankView(cluster, job).build();
-  }
-  return {};
+Communicators stage_communicators(const Cluster& cluster, const Job& job) {
+  return StageView(cluster, job).build();
 }
 
 }  // namespace flopcast

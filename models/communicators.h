@@ -1,14 +1,15 @@
 #pragma once
 
 // The communicators of a training step and the links they load, as rows of the engine, in one of
-// two views.
+// three views.
 //
 //   by_stage  one row of ranks stands for a pipeline stage and one communicator for all equal ones
 //             beside it. The loads of all of them are summed on every link of the cluster, and
 //             links with equal loads and capacity become one row. A ring whose hops differ (some
 //             cross the spine, others stay under a leaf) loads several rows, and the fullest
 //             decides its rate.
-//   all       every rank, communicator and link of the cluster is a row: what fold() needs.
+//   all       every rank, communicator and link of the cluster is a row.
+//   by_class  one row for each class of those (sim/fold.h), found without making rows of them all.
 //
 // Ranks of a stage do the same at the same time where their communicators lie alike: each copy puts
 // the same loads on links of the same classes, and each link of a class carries the same loads.
@@ -18,6 +19,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "models/group_families.h"
@@ -27,7 +29,7 @@
 
 namespace flopcast {
 
-enum class Ranks : std::uint8_t { by_stage, all };
+enum class Ranks : std::uint8_t { by_stage, all, by_class };
 
 /// Load lists of a group, all per byte that a rank of a ring sends: as a ring (or pair) of
 /// point-to-point sends; as a reduction in the switch, where a rank sends the buffer once instead
@@ -38,11 +40,16 @@ inline constexpr std::uint8_t kTreePattern = 2;
 
 /// The groups of one rank, by StepGroup.
 using RankGroups = std::array<GroupId, kStepGroups>;
+inline RankGroups no_groups() {
+  RankGroups groups;
+  groups.fill(kNoGroup);
+  return groups;
+}
 
 /// What ranks have in common that run one program: the stage, and how their groups lie.
 struct RankRole {
   int stage = 0;
-  RankGroups groups{};  // one of each slot; the others' have the same facts
+  RankGroups groups{};  // rows of Communicators::facts
   /// Its place in its group of experts, where what they get differs; negative: the fullest, which
   /// stands for all.
   int expert_rank = -1;
@@ -57,15 +64,35 @@ struct RankRow {
   std::uint64_t count = 1;
 };
 
+/// All communicators, in flat tables: there may be millions. Each has two lists of loads, as
+/// family_loads and as family_tree_loads give them.
+struct ListedGroups {
+  struct Load {
+    LinkId link{};
+    std::uint32_t weight = 0;  // row of `weights`
+  };
+  std::vector<std::string> names{};            // by family
+  std::vector<std::uint32_t> family{};         // by group
+  std::vector<std::uint32_t> facts{};          // by group: row of Communicators::facts
+  std::vector<std::uint32_t> first_member{0};  // by group, one more at the end
+  std::vector<RankId> members{};
+  std::vector<std::uint32_t> first_load{0};  // two for each group, one more at the end
+  std::vector<Load> loads{};
+  std::vector<double> weights{};
+};
+
 struct Communicators {
-  std::vector<Group> groups;
-  std::vector<Link> links;
-  std::vector<GroupFacts> facts;  // by GroupId
+  std::vector<Group> groups;  // by_stage; else `listed`
+  std::vector<Link> links;    // by_stage; else those of the cluster
+  ListedGroups listed;
+  std::vector<GroupFacts> facts;  // of groups of roles
   std::vector<RankRole> roles;    // by_stage: one per stage, in order
   std::vector<RankRow> ranks;     // by RankId: of stage p, or rank r
   bool alike = true;              // the ranks of every row do the same at the same time
 };
 
-Communicators build_communicators(const Cluster& cluster, const Job& job, Ranks ranks);
+Communicators stage_communicators(const Cluster& cluster, const Job& job);
+/// Of every rank.
+Communicators listed_communicators(const Cluster& cluster, const Job& job);
 
 }  // namespace flopcast

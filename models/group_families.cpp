@@ -381,6 +381,10 @@ std::vector<LinkLoad> host_loads(const Cluster& cluster, GpuId gpu, StepGroup sl
 
 }  // namespace
 
+double sent_per_buffer(const GroupFacts& facts) {
+  return facts.ranks > 1 ? 1 / bus_factor(CollectiveKind::all_reduce, facts.ranks) : 1;
+}
+
 std::vector<LinkLoad> family_loads(const Cluster& cluster, const GroupFamily& family,
                                    std::size_t copy) {
   if (family.latency_only) return {};

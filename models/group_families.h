@@ -94,6 +94,9 @@ struct GroupFacts {
   friend auto operator<=>(const GroupFacts&, const GroupFacts&) = default;
 };
 
+/// Of a buffer that is all-reduced, the part that makes up one byte that a rank of a ring sends.
+double sent_per_buffer(const GroupFacts& facts);
+
 /// Bytes on links of the cluster per byte that a member sends.
 std::vector<LinkLoad> family_loads(const Cluster& cluster, const GroupFamily& family,
                                    std::size_t copy);

@@ -1,19 +1,18 @@
 #include "models/lower.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <span>
 #include <tuple>
 #include <utility>
 
 #include "models/expert_routing.h"
+#include "models/listed_rows.h"
 #include "models/operator_timing.h"
 #include "models/parameters.h"
 #include "models/pipeline_schedule.h"
 #include "models/stage_program.h"
 #include "sim/fold.h"
-#include "sim/program_variants.h"
 
 namespace flopcast {
 
@@ -35,20 +34,13 @@ std::array<GroupFacts, kStepGroups> facts_of(const Communicators& communicators,
   return facts;
 }
 
-/// The program of a role, and its amounts where other roles share it.
-struct ProgramPlace {
-  ProgramId program{};
-  VariantId variant = kNoVariant;
-};
-
-std::vector<Rank> rank_rows(const Communicators& communicators, Ranks ranks,
+/// By stage.
+std::vector<Rank> rank_rows(const Communicators& communicators,
                             std::span<const ProgramPlace> places) {
   std::vector<Rank> rows;
   rows.reserve(communicators.ranks.size());
   for (const RankRow& row : communicators.ranks) {
-    std::string name = "pipeline rank " + std::to_string(communicators.roles[row.role].stage);
-    if (ranks == Ranks::all) name += ", rank " + std::to_string(rows.size());
-    rows.push_back({.name = std::move(name),
+    rows.push_back({.name = "pipeline rank " + std::to_string(communicators.roles[row.role].stage),
                     .program = places[row.role].program,
                     .speed = row.speed,
                     .groups = {row.groups.begin(), row.groups.end()},
@@ -125,7 +117,8 @@ std::vector<std::vector<std::uint32_t>> roles_by_program(const Communicators& co
   return lists;
 }
 
-/// By role. Programs of one list are alike but for their amounts, and so become one.
+/// By role. Programs of one list are alike but for their amounts: it gets one, with a variant for
+/// each role.
 std::vector<ProgramPlace> write_programs(const StageInputs& inputs,
                                          const Communicators& communicators, CostTables& tables,
                                          Plan& plan) {
@@ -135,27 +128,23 @@ std::vector<ProgramPlace> write_programs(const StageInputs& inputs,
   for (const std::vector<std::uint32_t>& roles : roles_by_program(communicators)) {
     const RankRole& first = communicators.roles[roles.front()];
     const StageChunks chunks = stage_chunks(inputs, first, tables);
-    std::vector<Program> programs;
+    const ProgramId program{static_cast<std::uint32_t>(workload.programs.size())};
     for (const std::uint32_t role : roles) {
-      StageProgram stage = stage_program(inputs, communicators.roles[role], chunks, tables);
+      const Amounts rest = role == roles.front() ? Amounts::in_variant : Amounts::alone;
+      const Amounts amounts = roles.size() > 1 ? rest : Amounts::in_ops;
+      StageProgram stage =
+          stage_program(inputs, {communicators.roles[role], amounts}, chunks, tables);
       const auto replicas = static_cast<double>(ranks_of[role]);
       plan.executed += replicas * stage.executed;
       plan.recomputed += replicas * stage.recomputed;
-      programs.push_back(std::move(stage.program));
+      places[role].program = program;
+      if (role == roles.front()) workload.programs.push_back(std::move(stage.program));
+      if (roles.size() == 1) continue;
+      places[role].variant = VariantId{static_cast<std::uint32_t>(workload.variants.size())};
+      workload.variants.push_back(std::move(stage.variant));
     }
-    SharedPrograms shared = share_programs(std::move(programs));
-    for (std::size_t i = 0; i < roles.size(); ++i) {
-      const auto [program, variant] = shared.places[i];
-      const std::size_t number = workload.programs.size() + program;
-      places[roles[i]].program = ProgramId{static_cast<std::uint32_t>(number)};
-      if (!variant) continue;
-      const std::size_t amounts = workload.variants.size() + *variant;
-      places[roles[i]].variant = VariantId{static_cast<std::uint32_t>(amounts)};
-    }
-    plan.stage_of.insert(plan.stage_of.end(), shared.programs.size(), first.stage);
-    plan.facts.insert(plan.facts.end(), shared.programs.size(), facts_of(communicators, first));
-    std::ranges::move(shared.programs, std::back_inserter(workload.programs));
-    std::ranges::move(shared.variants, std::back_inserter(workload.variants));
+    plan.stage_of.push_back(first.stage);
+    plan.facts.push_back(facts_of(communicators, first));
   }
   return places;
 }
@@ -216,7 +205,8 @@ std::optional<std::string> lowering_gap(const Job& job) {
 Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks ranks) {
   const Layout& layout = job.layout;
   Plan plan;
-  Communicators communicators = build_communicators(cluster, job, ranks);
+  Communicators communicators = ranks == Ranks::by_stage ? stage_communicators(cluster, job)
+                                                         : listed_communicators(cluster, job);
   plan.padded_vocab =
       padded_vocab(job.model.vocab, job.training.framework.vocab_divisor, layout.grid.tp);
   plan.stages = split_layers(job.model, layout);
@@ -244,13 +234,20 @@ Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks
   plan.transfer_kinds = tables.transfer_kinds();
   std::move(tables).finish(workload);
   plan.alike = communicators.alike;
-  workload.ranks = rank_rows(communicators, ranks, places);
-  workload.groups = std::move(communicators.groups);
-  workload.links = std::move(communicators.links);
   workload.stream_names.assign(kStepStreamNames.begin(), kStepStreamNames.end());
   if (!job.training.offload) workload.stream_names.resize(kGpuStreams);
   workload.category_names.assign(kStepCategoryNames.begin(), kStepCategoryNames.end());
   workload.pool_names.assign(kMemoryPoolNames.begin(), kMemoryPoolNames.end());
+  const ListedRows rows(cluster, communicators, places);
+  switch (ranks) {
+    case Ranks::by_stage:
+      workload.ranks = rank_rows(communicators, places);
+      workload.groups = std::move(communicators.groups);
+      workload.links = std::move(communicators.links);
+      break;
+    case Ranks::all: write_rows(rows, workload); break;
+    case Ranks::by_class: workload = fold(std::move(workload), rows).workload; break;
+  }
   return plan;
 }
 

@@ -21,6 +21,8 @@ struct LayerBytes {
   // That stay from one half of the backward to the other: of those above, and of gradients.
   std::int64_t weight_inputs = 0;
   std::int64_t output_gradients = 0;
+
+  friend bool operator==(const LayerBytes&, const LayerBytes&) = default;
 };
 
 struct ChunkLayer {

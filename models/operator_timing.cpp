@@ -120,10 +120,13 @@ TransferId CostTables::transfer(CollectiveKind kind, Bytes size, GroupId group,
                                 StepCategory category, ExchangeTraits traits) {
   const auto [entry, added] = transfer_ids_.try_emplace(
       {kind, size.value, group, traits}, TransferId{static_cast<std::uint32_t>(transfers_.size())});
+  if (!added) {
+    note(category, transfer_evidence_[index_of(entry->second)]);
+    return entry->second;
+  }
   const GroupFacts& facts = communicators_.facts[index_of(group)];
   const CollectiveTime cost = collective_time(profile_, kind, size, facts.shape, facts.path);
   note(category, cost.evidence);
-  if (!added) return entry->second;
   // What is sent depends on the ranks; an uneven group has fewer than its shape.
   const Bytes sent = facts.ranks > 1 ? size * bus_factor(kind, facts.ranks) : bytes(0);
   Transfer transfer{.latency = cost.latency,
@@ -147,6 +150,7 @@ TransferId CostTables::transfer(CollectiveKind kind, Bytes size, GroupId group,
   }
   transfers_.push_back(transfer);
   transfer_kinds_.push_back(kind);
+  transfer_evidence_.push_back(cost.evidence);
   return entry->second;
 }
 
@@ -178,7 +182,7 @@ void CostTables::finish(Workload& workload) && {
 }
 
 std::uint32_t CostTables::add_routed(const RoutedWork& work) {
-  routed_.push_back({work, {}});
+  routed_.push_back({.work = work});
   return static_cast<std::uint32_t>(routed_.size() - 1);
 }
 
@@ -207,11 +211,18 @@ std::uint32_t CostTables::make_routed(const RoutedWork& routed, const RoutingLoa
 }
 
 std::uint32_t CostTables::routed_row(std::uint32_t number, const RoutingLoad& load) {
-  RoutedRows& known = routed_[number];
-  const bool exchange = std::holds_alternative<GroupCall>(known.work.work);
-  const LoadKey key{exchange ? load.hottest : load.own, exchange ? load.mean : 0};
-  if (const auto found = known.rows.find(key); found != known.rows.end()) return found->second;
-  return known.rows.emplace(key, make_routed(known.work, load)).first->second;
+  constexpr std::uint32_t kUnknown = 0xffffffffU;
+  if (std::holds_alternative<GroupCall>(routed_[number].work.work)) {
+    const LoadKey key{load.hottest, load.mean};
+    auto& rows = routed_[number].rows;
+    if (const auto found = rows.find(key); found != rows.end()) return found->second;
+    return rows.emplace(key, make_routed(routed_[number].work, load)).first->second;
+  }
+  auto& rows = routed_[number].by_own;
+  if (load.own >= rows.size()) rows.resize(load.own + std::size_t{1}, kUnknown);
+  std::uint32_t& row = rows[load.own];
+  if (row == kUnknown) row = make_routed(routed_[number].work, load);
+  return row;
 }
 
 namespace {
@@ -328,64 +339,86 @@ TimedOperators timed(const std::vector<Operator>& operators, const OperatorConte
   return std::move(timer).take();
 }
 
-TimedOperators under_load(TimedOperators work, const RoutingLoad& load, CostTables& tables) {
-  for (TimedOperators::Item& item : work.items) {
-    if (item.routed) item.row = tables.routed_row(*item.routed, load);
-  }
-  const double more = RoutingLoad::part(load.own) - 1;
-  work.executed += more * work.executed_routed;
-  work.recomputed += more * work.recomputed_routed;
-  return work;
-}
-
 namespace {
 
 using Item = TimedOperators::Item;
 constexpr std::size_t kComputeStream = index_of(StepStream::compute);
 
-void start(ProgramBuilder& program, const Item& item) {
+void start(ProgramBuilder& program, const Item& item, std::uint32_t row) {
   const std::size_t stream = stream_of(item.category);
   program.order(kComputeStream, stream);
-  program.collective(stream, static_cast<std::uint16_t>(item.group), TransferId{item.row},
+  program.collective(stream, static_cast<std::uint16_t>(item.group), TransferId{row},
                      id_of(item.category), item.label);
 }
 
-void append(ProgramBuilder& program, const Item& item) {
+void append(ProgramBuilder& program, const Item& item, std::uint32_t row) {
   const std::size_t stream = stream_of(item.category);
   switch (item.kind) {
     case Item::Kind::kernel:
-      program.compute(kComputeStream, KernelId{item.row}, id_of(item.category), item.label);
+      if (item.routed) {
+        program.compute_varying(kComputeStream, KernelId{row}, id_of(item.category), item.label);
+      } else {
+        program.compute(kComputeStream, KernelId{row}, id_of(item.category), item.label);
+      }
       break;
     case Item::Kind::collective:
     case Item::Kind::exchange:
-      start(program, item);
+      start(program, item, row);
       program.order(stream, kComputeStream);
       break;
-    case Item::Kind::beside: start(program, item); break;
+    case Item::Kind::beside: start(program, item, row); break;
     case Item::Kind::join: program.order(stream, kComputeStream); break;
   }
 }
 
+/// A stretch whose items are appended one by one.
+class Cursor {
+ public:
+  Cursor(const LoadedOperators& stretch, CostTables& tables)
+      : items_(stretch.work.items), load_(stretch.load), tables_(tables) {}
+
+  bool done() const { return next_ == items_.size(); }
+  const Item& next() const { return items_[next_]; }
+
+  void append_next(ProgramBuilder& program) {
+    const Item& item = items_[next_++];
+    const bool varies = item.kind == Item::Kind::kernel && item.routed;
+    if (program.keeps_ops() || varies) append(program, item, row_of(item));
+  }
+  /// The next is an exchange.
+  void start_next(ProgramBuilder& program) {
+    const Item& item = items_[next_++];
+    if (program.keeps_ops()) start(program, item, row_of(item));
+  }
+
+ private:
+  std::uint32_t row_of(const Item& item) {
+    return item.routed && !load_.balanced() ? tables_.routed_row(*item.routed, load_) : item.row;
+  }
+
+  const std::vector<Item>& items_;
+  const RoutingLoad load_;
+  CostTables& tables_;
+  std::size_t next_ = 0;
+};
+
 /// One of two stretches that take turns on the compute stream.
 class Turns {
  public:
-  explicit Turns(const TimedOperators& work) : next_(work.items.begin()), end_(work.items.end()) {}
+  Turns(const LoadedOperators& stretch, CostTables& tables) : cursor_(stretch, tables) {}
 
-  bool done() const { return next_ == end_; }
+  bool done() const { return cursor_.done(); }
 
   /// Up to the next exchange, which goes on when the turn is over.
   void take(ProgramBuilder& program) {
     if (exchanged_) program.wait(kComputeStream, *std::exchange(exchanged_, std::nullopt));
-    for (; next_ != end_; ++next_) {
-      if (next_->kind != Item::Kind::exchange) {
-        append(program, *next_);
-        continue;
-      }
-      start(program, *next_);
-      exchanged_ = program.record(stream_of(next_->category));
-      ++next_;
-      return;
+    while (!cursor_.done() && cursor_.next().kind != Item::Kind::exchange) {
+      cursor_.append_next(program);
     }
+    if (cursor_.done()) return;
+    const std::size_t stream = stream_of(cursor_.next().category);
+    cursor_.start_next(program);
+    exchanged_ = program.record(stream);
   }
   /// Waits for an exchange that ends the stretch.
   void finish(ProgramBuilder& program) {
@@ -393,20 +426,20 @@ class Turns {
   }
 
  private:
-  std::vector<Item>::const_iterator next_;
-  std::vector<Item>::const_iterator end_;
+  Cursor cursor_;
   std::optional<EventId> exchanged_;
 };
 
 }  // namespace
 
-void append(ProgramBuilder& program, const TimedOperators& work) {
-  for (const Item& item : work.items) append(program, item);
+void append(ProgramBuilder& program, const LoadedOperators& stretch, CostTables& tables) {
+  Cursor cursor(stretch, tables);
+  while (!cursor.done()) cursor.append_next(program);
 }
 
-void append_beside(ProgramBuilder& program, const TimedOperators& first,
-                   const TimedOperators& second) {
-  std::array turns{Turns(first), Turns(second)};
+void append_beside(ProgramBuilder& program, const LoadedOperators& first,
+                   const LoadedOperators& second, CostTables& tables) {
+  std::array turns{Turns(first, tables), Turns(second, tables)};
   while (!turns[0].done() || !turns[1].done()) {
     for (Turns& turn : turns) {
       if (!turn.done()) turn.take(program);

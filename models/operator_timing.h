@@ -122,24 +122,26 @@ class CostTables {
   std::vector<Kernel> kernels_;
   std::vector<Transfer> transfers_;
   std::vector<CollectiveKind> transfer_kinds_;
+  std::vector<Evidence> transfer_evidence_;
   std::vector<std::string> labels_;
   std::map<std::string, LabelId, std::less<>> label_ids_;
   std::map<double, KernelId> kernel_ids_;  // by duration
   std::map<std::tuple<CollectiveKind, double, GroupId, ExchangeTraits>, TransferId> transfer_ids_;
-  /// What of a load makes a row: own alone, or the hottest beside the mean.
+  /// What of a load makes a row of an exchange.
   struct LoadKey {
-    std::uint32_t load;
+    std::uint32_t hottest;
     double mean;
     friend bool operator==(const LoadKey&, const LoadKey&) = default;
   };
   struct LoadHash {
     std::size_t operator()(const LoadKey& key) const {
-      return mixed(std::bit_cast<std::uint64_t>(key.mean) ^ key.load);
+      return mixed(std::bit_cast<std::uint64_t>(key.mean) ^ key.hottest);
     }
   };
   struct RoutedRows {
     RoutedWork work;
-    std::unordered_map<LoadKey, std::uint32_t, LoadHash> rows;  // never iterated
+    std::unordered_map<LoadKey, std::uint32_t, LoadHash> rows{};  // of exchanges; never iterated
+    std::vector<std::uint32_t> by_own{};  // of the rest, by RoutingLoad::own
   };
   std::vector<RoutedRows> routed_;
   bool fuses_ = false;
@@ -171,10 +173,13 @@ TimedOperators timed(const std::vector<Operator>& operators, const OperatorConte
 /// The same with each run of kernels of a category as one.
 TimedOperators fused(TimedOperators work, CostTables& tables);
 
-/// The same as it is under a load: timed() takes routing for balanced.
-TimedOperators under_load(TimedOperators work, const RoutingLoad& load, CostTables& tables);
+/// A stretch as it is under a load: timed() takes routing for balanced.
+struct LoadedOperators {
+  const TimedOperators& work;
+  RoutingLoad load{};
+};
 
-void append(ProgramBuilder& program, const TimedOperators& work);
+void append(ProgramBuilder& program, const LoadedOperators& stretch, CostTables& tables);
 
 /// Two independent stretches beside each other: whenever one exchanges tokens the other computes
 /// on, up to its own next exchange. Which hides all four exchanges of a layer's backward, first
@@ -183,7 +188,7 @@ void append(ProgramBuilder& program, const TimedOperators& work);
 ///   exchange                    gradients   tokens                    gradients  tokens
 ///   of        backward          forward     backward                  forward    backward
 /// Source: DeepSeek-V3, arXiv 2412.19437, section 3.2.1 and figure 4.
-void append_beside(ProgramBuilder& program, const TimedOperators& first,
-                   const TimedOperators& second);
+void append_beside(ProgramBuilder& program, const LoadedOperators& first,
+                   const LoadedOperators& second, CostTables& tables);
 
 }  // namespace flopcast

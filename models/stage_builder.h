@@ -33,7 +33,7 @@ constexpr std::uint16_t slot_of(StepGroup group) { return static_cast<std::uint1
 /// Appends one rank's step, part by part.
 class StageBuilder {
  public:
-  StageBuilder(const StageInputs& inputs, const RankRole& role, const StageChunks& chunks,
+  StageBuilder(const StageInputs& inputs, const RoleProgram& role, const StageChunks& chunks,
                CostTables& tables);
 
   StageProgram build() &&;
@@ -52,6 +52,10 @@ class StageBuilder {
     const ChunkLayer& layer;
     RoutingLoad load;
     LayerBytes kept;
+
+    /// Whether what it keeps follows what the rank's experts get.
+    bool varies() const { return layer.routed != LayerBytes{}; }
+    bool restores() const { return layer.kept.restored > 0; }
   };
   LayerTurn turn_of(int chunk, std::size_t index, int micro_batch) const;
 
@@ -63,9 +67,8 @@ class StageBuilder {
   void recompute_layer(const LayerTurn& turn);
   void leave_layer(int chunk, const LayerTurn& turn);
   void end_backward(int chunk);
-  void work(const TimedOperators& operators);
-  void work(const TimedOperators& operators, const RoutingLoad& load);
-  void count(const TimedOperators& operators);
+  void work(const TimedOperators& operators, const RoutingLoad& load = {});
+  void count(const LoadedOperators& stretch);
 
   // Between stages.
   bool goes_up(const ScheduleOp& op) const;
@@ -153,6 +156,14 @@ class StageBuilder {
   }
   void hold(MemoryPool pool, std::int64_t size) { program_.allocate(kCompute, id_of(pool), size); }
   void free(MemoryPool pool, std::int64_t size) { program_.release(kCompute, id_of(pool), size); }
+  void hold_activations(const LayerTurn& turn, std::int64_t size) {
+    if (!turn.varies()) return hold(MemoryPool::activations, size);
+    program_.allocate_varying(kCompute, id_of(MemoryPool::activations), size);
+  }
+  void free_activations(const LayerTurn& turn, std::int64_t size) {
+    if (!turn.varies()) return free(MemoryPool::activations, size);
+    program_.release_varying(kCompute, id_of(MemoryPool::activations), size);
+  }
   void memory_kernel(MemoryKernel kernel, Bytes moved, StepCategory category,
                      std::string_view name) {
     program_.compute(kCompute,

@@ -7,19 +7,17 @@
 
 namespace flopcast {
 
-void StageBuilder::count(const TimedOperators& operators) {
-  out_.executed += operators.executed;
-  out_.recomputed += operators.recomputed;
-}
-
-void StageBuilder::work(const TimedOperators& operators) {
-  append(program_, operators);
-  count(operators);
+void StageBuilder::count(const LoadedOperators& stretch) {
+  const TimedOperators& work = stretch.work;
+  const double more = RoutingLoad::part(stretch.load.own) - 1;
+  out_.executed += work.executed + more * work.executed_routed;
+  out_.recomputed += work.recomputed + more * work.recomputed_routed;
 }
 
 void StageBuilder::work(const TimedOperators& operators, const RoutingLoad& load) {
-  if (load.balanced()) return work(operators);
-  work(under_load(operators, load, tables_));
+  const LoadedOperators stretch{operators, load};
+  append(program_, stretch, tables_);
+  count(stretch);
 }
 
 StageBuilder::LayerTurn StageBuilder::turn_of(int c, std::size_t index, int micro_batch) const {
@@ -60,7 +58,7 @@ void StageBuilder::begin_forward(int c) {
 
 void StageBuilder::enter_layer(int c, const LayerTurn& turn) {
   await_parameters(c, turn.layer.end_tensor);
-  hold(MemoryPool::activations, turn.kept.saved);
+  hold_activations(turn, turn.kept.saved);
 }
 
 void StageBuilder::end_forward(int c) {
@@ -101,12 +99,12 @@ void StageBuilder::begin_backward(int c) {
 }
 
 void StageBuilder::recompute_layer(const LayerTurn& turn) {
-  if (turn.kept.restored > 0) hold(MemoryPool::activations, turn.kept.restored);
+  if (turn.restores()) hold_activations(turn, turn.kept.restored);
   work(turn.layer.recompute, turn.load);
 }
 
 void StageBuilder::leave_layer(int c, const LayerTurn& turn) {
-  free(MemoryPool::activations, turn.kept.saved + turn.kept.restored);
+  free_activations(turn, turn.kept.saved + turn.kept.restored);
   if (completes(c)) reduce_completed(c, turn.layer.first_tensor);
 }
 
@@ -149,10 +147,10 @@ void StageBuilder::input_gradient(const ScheduleOp& op) {
   if (chunk.content.head) work(chunk.head_input_gradient);
   for (std::size_t i = chunk.layers.size(); i-- > 0;) {
     const LayerTurn turn = turn_of(op.chunk, i, op.micro_batch);
-    hold(MemoryPool::activations, turn.kept.output_gradients);
+    hold_activations(turn, turn.kept.output_gradients);
     recompute_layer(turn);
     work(turn.layer.input_gradient, turn.load);
-    free(MemoryPool::activations, turn.kept.saved + turn.kept.restored - turn.kept.weight_inputs);
+    free_activations(turn, turn.kept.saved + turn.kept.restored - turn.kept.weight_inputs);
   }
   if (chunk.content.embedding) work(chunk.embedding_backward);
   if (chunk.saved_by_ends > 0) {
@@ -172,7 +170,7 @@ void StageBuilder::weight_gradient(const ScheduleOp& op) {
   for (std::size_t i = chunk.layers.size(); i-- > 0;) {
     const LayerTurn turn = turn_of(op.chunk, i, op.micro_batch);
     work(turn.layer.weight_gradient, turn.load);
-    free(MemoryPool::activations, turn.kept.weight_inputs + turn.kept.output_gradients);
+    free_activations(turn, turn.kept.weight_inputs + turn.kept.output_gradients);
     if (last) reduce_completed(op.chunk, turn.layer.first_tensor);
   }
   if (last) reduce_completed(op.chunk, 0);
@@ -191,21 +189,23 @@ void StageBuilder::overlapped(const ScheduleOp& op) {
   receive(back);
   begin_forward(ahead.chunk);
   begin_backward(back.chunk);
+  const TimedOperators nothing;
   for (std::size_t i = 0; i < std::max(forwards, backwards); ++i) {
-    TimedOperators first;
-    TimedOperators second;
+    std::optional<LayerTurn> entering;
     std::optional<LayerTurn> leaving;
     if (i < forwards) {
-      const LayerTurn turn = turn_of(ahead.chunk, i, ahead.micro_batch);
-      enter_layer(ahead.chunk, turn);
-      second = under_load(turn.layer.forward, turn.load, tables_);
+      entering.emplace(turn_of(ahead.chunk, i, ahead.micro_batch));
+      enter_layer(ahead.chunk, *entering);
     }
     if (i < backwards) {
       leaving.emplace(turn_of(back.chunk, backwards - 1 - i, back.micro_batch));
       recompute_layer(*leaving);
-      first = under_load(leaving->layer.backward, leaving->load, tables_);
     }
-    append_beside(program_, first, second);
+    const LoadedOperators first{leaving ? leaving->layer.backward : nothing,
+                                leaving ? leaving->load : RoutingLoad{}};
+    const LoadedOperators second{entering ? entering->layer.forward : nothing,
+                                 entering ? entering->load : RoutingLoad{}};
+    append_beside(program_, first, second, tables_);
     count(first);
     count(second);
     if (leaving) leave_layer(back.chunk, *leaving);
@@ -237,7 +237,7 @@ bool StageBuilder::goes_up(const ScheduleOp& op) const {
 /// At the turn of a V the next stage is on the same rank.
 void StageBuilder::receive(const ScheduleOp& op) {
   const auto source = source_of(op);
-  if (!source || source->rank == rank_) return;
+  if (!source || source->rank == rank_ || !program_.keeps_ops()) return;
   const bool forward = op.pass == Pass::forward;
   const std::size_t stream = forward ? kForwardRecv : kBackwardRecv;
   const StepGroup from = goes_up(op) ? StepGroup::forward_previous : StepGroup::backward_next;
@@ -251,7 +251,7 @@ void StageBuilder::receive(const ScheduleOp& op) {
 /// overlap_p2p_comm.
 void StageBuilder::send(const ScheduleOp& op) {
   const auto target = target_of(op);
-  if (!target || target->rank == rank_) return;
+  if (!target || target->rank == rank_ || !program_.keeps_ops()) return;
   const bool forward = op.pass == Pass::forward;
   const std::size_t stream = forward ? kForwardSend : kBackwardSend;
   const StepGroup to = goes_up(op) ? StepGroup::forward_next : StepGroup::backward_previous;

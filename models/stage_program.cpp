@@ -56,16 +56,16 @@ StageChunks stage_chunks(const StageInputs& inputs, const RankRole& role, CostTa
   return chunks;
 }
 
-StageBuilder::StageBuilder(const StageInputs& inputs, const RankRole& role,
+StageBuilder::StageBuilder(const StageInputs& inputs, const RoleProgram& role,
                            const StageChunks& chunks, CostTables& tables)
     : inputs_(inputs),
-      role_(role),
-      rank_(role.stage),
+      role_(role.role),
+      rank_(role.role.stage),
       pipeline_{placement_of(inputs.job.layout.schedule), inputs.job.layout.grid.pp,
                 inputs.job.layout.vpp},
       tables_(tables),
       context_{inputs.job.model, inputs.job.layout, inputs.job.training, inputs.padded_vocab},
-      program_(inputs.job.training.offload ? kStepStreamNames.size() : kGpuStreams),
+      program_(inputs.job.training.offload ? kStepStreamNames.size() : kGpuStreams, role.amounts),
       chunks_(chunks) {
   for (const ModelChunk& chunk : chunks_) {
     parameters_ += chunk.parameters;
@@ -96,6 +96,7 @@ StageProgram StageBuilder::build() && {
   finish_gradients();
   optimize();
   out_.parameters = parameters_;
+  out_.variant = program_.take_variant();
   out_.program = std::move(program_).finish();
   return std::move(out_);
 }
@@ -136,7 +137,8 @@ void StageBuilder::allocate_states() {
   const double activation = static_cast<double>(context_.tokens() * inputs_.job.model.hidden);
   if (grid().tp > 1) hold_elements(MemoryPool::buffers, 2 * activation, parameter);
   if (const double routed = routed_elements(); routed > 0) {
-    hold_elements(MemoryPool::buffers, routed, parameter);
+    program_.allocate_varying(kCompute, id_of(MemoryPool::buffers),
+                              static_cast<std::int64_t>(routed * parameter));
   }
   if (grid().pp > 1) {
     const double hop = pipeline_hop_size(context_).value;
@@ -259,7 +261,7 @@ void StageBuilder::optimize() {
   }
 }
 
-StageProgram stage_program(const StageInputs& inputs, const RankRole& role,
+StageProgram stage_program(const StageInputs& inputs, const RoleProgram& role,
                            const StageChunks& chunks, CostTables& tables) {
   return StageBuilder(inputs, role, chunks, tables).build();
 }

@@ -35,15 +35,21 @@ struct StageInputs {
 using StageChunks = std::vector<ModelChunk>;
 StageChunks stage_chunks(const StageInputs& inputs, const RankRole& role, CostTables& tables);
 
+/// A role, and where the amounts go that follow the experts of its ranks.
+struct RoleProgram {
+  const RankRole& role;
+  Amounts amounts = Amounts::in_ops;
+};
+
 struct StageProgram {
-  Program program;
+  Program program;  // without ops where amounts are alone
+  Variant variant;
   Flops executed;               // matrix products and attention of one rank over the step
   Flops recomputed;             // the part of it that is recompute
   std::int64_t parameters = 0;  // elements on one rank
 };
 
-/// Of the ranks of one role among the communicators.
-StageProgram stage_program(const StageInputs& inputs, const RankRole& role,
+StageProgram stage_program(const StageInputs& inputs, const RoleProgram& role,
                            const StageChunks& chunks, CostTables& tables);
 
 }  // namespace flopcast

@@ -1,55 +1,26 @@
 #include "models/step_network.h"
 
 #include <algorithm>
+#include <array>
 #include <compare>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "models/step_forms.h"
+#include "models/step_trees.h"
 #include "sim/check.h"
 #include "topology/ring_order.h"
 
 namespace flopcast {
 namespace {
 
-enum class StepForm : std::uint8_t {
-  whole,   // nothing of size travels: it stays one activity
-  ring,    // pieces go round, a lane per channel
-  direct,  // to every other member at once, a lane each
-  next,    // each member to the one listed after it
-  none,
-};
-
-StepForm form_of(const Transfer& transfer, CollectiveKind kind, const Group& group) {
-  const bool loads =
-      std::ranges::any_of(group.loads, [](const auto& list) { return !list.empty(); });
-  if (group.members.size() < 2 || transfer.size <= Bytes{} || !loads) return StepForm::whole;
-  if (transfer.pattern != kRingPattern) return StepForm::none;
-  switch (kind) {
-    case CollectiveKind::all_reduce:
-    case CollectiveKind::all_gather:
-    case CollectiveKind::reduce_scatter: return StepForm::ring;
-    case CollectiveKind::all_to_all: return StepForm::direct;
-    case CollectiveKind::send_recv: return StepForm::next;
-    case CollectiveKind::broadcast: return StepForm::none;
-  }
-  return StepForm::none;
-}
-
-/// The first rank that runs each program.
-std::vector<std::size_t> first_ranks(const Workload& workload) {
-  std::vector<std::size_t> first(workload.programs.size());
-  for (std::size_t rank = workload.ranks.size(); rank-- > 0;) {
-    first[index_of(workload.ranks[rank].program)] = rank;
-  }
-  return first;
-}
-
 /// A way in which ranks use one of their groups. All that have it, have its connections in the same
-/// slots: of lane k, the one to send by is `first_slot` + 2 k, the one to receive by comes next.
+/// slots, slots_of() each lane: one to send by and one to receive by, or those of a tree.
 struct Use {
   std::uint16_t slot = 0;
   StepForm form{};
@@ -78,6 +49,7 @@ class StepNetwork {
   }
 
   Plan build() && {
+    split_programs();
     find_uses();
     give_slots();
     connect();
@@ -104,12 +76,64 @@ class StepNetwork {
     for (const RankId member : group.members) gpus.push_back(GpuId{index_of(member)});
     return gpus;
   }
-  /// Channels of a ring are rotated over the members of a domain, as NCCL's.
+  /// Channels of rings and trees are rotated over the members of a domain, as NCCL's.
   std::uint32_t lanes_of(StepForm form, const Group& group) const {
     if (form == StepForm::next) return 1;
     if (form == StepForm::direct) return static_cast<std::uint32_t>(group.members.size() - 1);
     const GroupShape shape = group_shape(cluster_, gpus_of(group));
-    return shape.nodes > 1 ? static_cast<std::uint32_t>(shape.ranks_per_node) : 1;
+    const auto channels = shape.nodes > 1 ? static_cast<std::uint32_t>(shape.ranks_per_node) : 1;
+    return form == StepForm::tree ? 2 * channels : channels;
+  }
+  const GroupTrees& trees_of(GroupId id) {
+    const auto known = trees_.find(id);
+    if (known != trees_.end()) return known->second;
+    const Group& group = workload_.groups[index_of(id)];
+    const std::uint32_t lanes = lanes_of(StepForm::tree, group);
+    return trees_.try_emplace(id, cluster_, gpus_of(group), lanes).first->second;
+  }
+
+  /// By program.
+  std::vector<std::set<std::uint16_t>> tree_slots() const {
+    std::vector<std::set<std::uint16_t>> slots(workload_.programs.size());
+    for (std::size_t program = 0; program < slots.size(); ++program) {
+      for (const std::vector<Op>& stream : workload_.programs[program].streams) {
+        for (const Op& op : stream) {
+          if (form(program, op) == StepForm::tree) slots[program].insert(op.slot);
+        }
+      }
+    }
+    return slots;
+  }
+
+  /// What a member of a tree does depends on its place: ranks in other places get other programs.
+  void split_programs() {
+    const std::vector<std::set<std::uint16_t>> slots = tree_slots();
+    std::map<std::pair<std::size_t, std::vector<TreePlace>>, ProgramId> split;
+    std::vector<bool> seen(workload_.programs.size());
+    for (std::uint32_t rank = 0; rank < workload_.ranks.size(); ++rank) {
+      Rank& row = workload_.ranks[rank];
+      const std::size_t program = index_of(row.program);
+      if (slots[program].empty()) continue;
+      std::vector<TreePlace> places;
+      for (const std::uint16_t slot : slots[program]) {
+        const GroupTrees& trees = trees_of(row.groups[slot]);
+        for (std::uint32_t lane = 0; lane < trees.lanes(); ++lane) {
+          places.push_back(trees.place_of(GpuId{rank}, lane));
+        }
+      }
+      const auto [entry, is_new] = split.try_emplace({program, std::move(places)}, row.program);
+      if (is_new && seen[program]) entry->second = copy_of(program);
+      seen[program] = true;
+      row.program = entry->second;
+    }
+    first_rank_ = first_ranks(workload_);
+  }
+  ProgramId copy_of(std::size_t program) {
+    const ProgramId id{static_cast<std::uint32_t>(workload_.programs.size())};
+    workload_.programs.push_back(Program(workload_.programs[program]));
+    plan_.stage_of.push_back(plan_.stage_of[program]);
+    plan_.facts.push_back(std::array(plan_.facts[program]));
+    return id;
   }
 
   void find_uses() {
@@ -123,7 +147,7 @@ class StepNetwork {
           if (use.form == StepForm::whole) continue;
           std::uint32_t& known = lanes[use];
           if (known == 0) known = lanes_of(use.form, group_of(program, op.slot));
-          more_streams_[stream] = std::max(more_streams_[stream], known - 1);
+          more_streams_[stream] = std::max(more_streams_[stream], streams_of(use.form) * known - 1);
         }
       }
       for (const auto& [use, count] : lanes) {
@@ -136,7 +160,7 @@ class StepNetwork {
     auto slots = static_cast<std::uint32_t>(kStepGroups);
     for (auto& [use, row] : uses_) {
       row.first_slot = slots;
-      slots += 2 * row.lanes;
+      slots += slots_of(use.form) * row.lanes;
     }
     FLOPCAST_CHECK(slots <= std::numeric_limits<std::uint16_t>::max(), "a slot has 16 bits");
     for (Rank& rank : workload_.ranks) rank.groups.resize(slots, kNoGroup);
@@ -150,47 +174,52 @@ class StepNetwork {
         const GroupId group = workload_.ranks[rank].groups[use.slot];
         if (group == kNoGroup || connected[index_of(group)]) continue;
         connected[index_of(group)] = true;
-        connect(use.form, row, gpus_of(workload_.groups[index_of(group)]));
+        connect(use.form, row.first_slot, group);
       }
     }
   }
 
-  void connect(StepForm form, const UseRow& row, const std::vector<GpuId>& gpus) {
+  void connect(StepForm form, std::uint32_t slot, GroupId id) {
+    if (form == StepForm::tree) return connect_trees(slot, trees_of(id));
+    const std::vector<GpuId> gpus = gpus_of(workload_.groups[index_of(id)]);
     if (form == StepForm::next) {
       for (std::size_t i = 0; i < gpus.size(); ++i) {
-        add_pair(gpus[i], gpus[(i + 1) % gpus.size()], row.first_slot);
+        add_pair(gpus[i], gpus[(i + 1) % gpus.size()], {slot, slot + 1});
       }
       return;
     }
+    const std::uint32_t lanes = lanes_of(form, workload_.groups[index_of(id)]);
     const GroupPlaces places(cluster_, gpus);
-    std::uint32_t lanes = places.members() - 1;
-    if (form == StepForm::ring) lanes = channels_of(places);
-    for (std::uint32_t lane = 0; lane < lanes; ++lane) {
+    for (std::uint32_t lane = 0; lane < lanes; ++lane, slot += 2) {
       std::vector<Place> to;
       if (form == StepForm::ring) to = ring_successors(places, lane);
       for (Place from = 0; from < places.members(); ++from) {
         const Place target =
             form == StepForm::ring ? to[from] : (from + lane + 1) % places.members();
-        add_pair(places.gpu(from), places.gpu(target), row.first_slot + 2 * lane);
+        add_pair(places.gpu(from), places.gpu(target), {slot, slot + 1});
       }
     }
   }
 
-  static std::uint32_t channels_of(const GroupPlaces& places) {
-    std::uint32_t most = 1;
-    for (Place domain = 0; places.domains() > 1 && domain < places.domains(); ++domain) {
-      most = std::max(most, places.domain_size(domain));
-    }
-    return most;
+  void connect_trees(std::uint32_t first_slot, const GroupTrees& trees) {
+    trees.for_each_edge([&](std::uint32_t lane, GpuId child, GpuId parent, std::uint32_t number) {
+      const std::uint32_t slot = first_slot + lane * kTreeSlots;
+      add_pair(child, parent, {slot + kUpToParent, slot + up_from_child(number)});
+      add_pair(parent, child, {slot + down_to_child(number), slot + kDownFromParent});
+    });
   }
 
-  void add_pair(GpuId from, GpuId to, std::uint32_t slot) {
+  struct PairSlots {
+    std::uint32_t from;
+    std::uint32_t to;
+  };
+  void add_pair(GpuId from, GpuId to, PairSlots slots) {
     const GroupId id{static_cast<std::uint32_t>(workload_.groups.size())};
     Group pair{.name = "message", .members = {RankId{index_of(from)}, RankId{index_of(to)}}};
     pair.loads.push_back(route_loads(cluster_, from, to));
     workload_.groups.push_back(std::move(pair));
-    workload_.ranks[index_of(from)].groups[slot] = id;
-    workload_.ranks[index_of(to)].groups[slot + 1] = id;
+    workload_.ranks[index_of(from)].groups[slots.from] = id;
+    workload_.ranks[index_of(to)].groups[slots.to] = id;
   }
 
   void name_lanes() {
@@ -214,10 +243,13 @@ class StepNetwork {
     out.streams.resize(workload_.stream_names.size());
     for (std::size_t stream = 0; stream < program.streams.size(); ++stream) {
       for (const Op& op : program.streams[stream]) {
-        if (form(number, op) == StepForm::whole) {
-          out.streams[stream].push_back(op);
-        } else {
-          add_messages(number, stream, op, out);
+        switch (form(number, op)) {
+          case StepForm::whole: out.streams[stream].push_back(op); break;
+          case StepForm::tree: add_trees(number, stream, op, out); break;
+          case StepForm::ring:
+          case StepForm::direct:
+          case StepForm::next:
+          case StepForm::none: add_messages(number, stream, op, out); break;
         }
       }
     }
@@ -247,6 +279,57 @@ class StepNetwork {
       beside.push_back({.kind = OpKind::record, .row = started + lane});
       own.push_back({.kind = OpKind::wait, .row = started + lane});
     }
+  }
+
+  /// All arrive; up in the first lane runs on the collective's own stream, all else beside it.
+  void add_trees(std::size_t program, std::size_t stream, const Op& op, Program& out) {
+    const GroupId group = workload_.ranks[first_rank_[program]].groups[op.slot];
+    const GroupTrees& trees = trees_of(group);
+    const GpuId gpu{static_cast<std::uint32_t>(first_rank_[program])};
+    TreeLane lane = tree_lane(op, group);
+    std::vector<Op>& own = out.streams[stream];
+    own.push_back(op);
+    own.back().row = index_of(barrier_);
+    const std::uint32_t started = out.events++;
+    own.push_back({.kind = OpKind::record, .row = started});
+    std::vector<std::uint32_t> ends;
+    for (std::uint32_t number = 0; number < trees.lanes(); ++number) {
+      lane.place = trees.place_of(gpu, number);
+      lane.chunk_events = out.events;
+      if (lane.place.children > 0) out.events += lane.chunks;
+      for (std::uint32_t part = 0; part < 2 + lane.place.children; ++part) {
+        if (part == 1 && !lane.place.parent) continue;
+        const std::uint32_t beside = number * kTreeStreams + part;
+        if (beside == 0) {
+          lane.add_part(part, MessageLane::first, own);
+          continue;
+        }
+        std::vector<Op>& ops = out.streams[first_lane_stream_[stream] + beside - 1];
+        ops.push_back({.kind = OpKind::wait, .row = started});
+        lane.add_part(part, MessageLane::other, ops);
+        ops.push_back({.kind = OpKind::record, .row = out.events});
+        ends.push_back(out.events++);
+      }
+      lane.first_slot += kTreeSlots;
+    }
+    for (const std::uint32_t end : ends) own.push_back({.kind = OpKind::wait, .row = end});
+  }
+
+  TreeLane tree_lane(const Op& op, GroupId group) {
+    const GroupTrees& trees = trees_of(group);
+    const auto ranks = static_cast<int>(workload_.groups[index_of(group)].members.size());
+    const TreeMessages messages = tree_messages(workload_.transfers[op.row], trees, ranks);
+    const TransferId next{static_cast<std::uint32_t>(workload_.transfers.size())};
+    const auto [entry, is_new] =
+        transfers_.try_emplace({op.row, trees.hops(), trees.lanes()}, next);
+    if (is_new) {
+      workload_.transfers.push_back(messages.first);
+      workload_.transfers.push_back(messages.rest);
+    }
+    return {.op = op,
+            .chunks = messages.chunks,
+            .first = entry->second,
+            .first_slot = uses_.at({op.slot, StepForm::tree}).first_slot};
   }
 
   /// In each step a rank passes on what it received in the step before.
@@ -304,38 +387,10 @@ class StepNetwork {
   std::vector<std::size_t> first_lane_stream_;  // by stream
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, TransferId>
       transfers_;  // by the collective's row, steps and lanes
+  std::map<GroupId, GroupTrees> trees_;
 };
 
-std::string_view reason_of(const Transfer& transfer) {
-  if (transfer.pattern == kInSwitchPattern) return " that the NVLink switch reduces";
-  if (transfer.pattern == kTreePattern) return " by trees";
-  return "";
-}
-
 }  // namespace
-
-std::optional<std::string> step_network_gap(const Plan& plan) {
-  const Workload& workload = plan.workload;
-  const std::vector<std::size_t> first = first_ranks(workload);
-  for (std::size_t program = 0; program < workload.programs.size(); ++program) {
-    for (const std::vector<Op>& stream : workload.programs[program].streams) {
-      for (const Op& op : stream) {
-        if (op.kind != OpKind::collective) continue;
-        const Transfer& transfer = workload.transfers[op.row];
-        const CollectiveKind kind = plan.transfer_kinds[op.row];
-        const GroupId group = workload.ranks[first[program]].groups[op.slot];
-        if (form_of(transfer, kind, workload.groups[index_of(group)]) != StepForm::none) continue;
-        return std::string("network.model \"steps\": ")
-            .append(to_text(kind))
-            .append(reason_of(transfer))
-            .append(" (")
-            .append(workload.labels[index_of(op.label)])
-            .append(") has no form as messages; \"fluid\" knows it");
-      }
-    }
-  }
-  return std::nullopt;
-}
 
 Plan with_step_network(Plan plan, const Cluster& cluster) {
   return StepNetwork(std::move(plan), cluster).build();

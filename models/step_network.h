@@ -4,11 +4,12 @@
 // algorithm over the routes between its ranks, in place of one activity that loads all its links.
 //
 // A collective still starts when its last member arrives. Then a ring passes pieces on, in one lane
-// for each channel; an all-to-all sends to everyone at once, a lane each. Every message has its
-// part of the collective's latency and of the rate that it reaches alone, so that a collective with
-// the network for itself takes as long as before; who has to wait for whom on shared links is what
-// may come out differently. Slow: a ring over n ranks sends 2 (n - 1) messages per rank and
-// channel.
+// for each channel; trees pass chunks up and down, two lanes for each channel (step_trees.h); an
+// all-to-all sends to everyone at once, a lane each. Every message has its part of the collective's
+// latency and of the rate that it reaches alone, so that a collective with the network for itself
+// takes as long as before; who has to wait for whom on shared links is what may come out
+// differently. Slow: a ring over n ranks sends 2 (n - 1) messages per rank and channel, a tree
+// hundreds of chunks.
 
 #include <optional>
 #include <string>

@@ -22,11 +22,12 @@ Plan plan_of_all(const Scenario& scenario, const Cluster& cluster) {
 
 Plan plan_of(const Scenario& scenario, const Cluster& cluster, FoldMode fold) {
   if (fold == FoldMode::off) return plan_of_all(scenario, cluster);
-  if (scenario.job.network == NetworkDetail::steps || routing_differs(scenario.job)) {
-    return folded(plan_of_all(scenario, cluster));
+  if (scenario.job.network == NetworkDetail::steps) return folded(plan_of_all(scenario, cluster));
+  if (!routing_differs(scenario.job) && !context_differs(scenario.job.layout)) {
+    Plan plan = lower(scenario.job, cluster, scenario.profile, Ranks::by_stage);
+    if (plan.alike) return plan;
   }
-  Plan plan = lower(scenario.job, cluster, scenario.profile, Ranks::by_stage);
-  return plan.alike ? std::move(plan) : folded(plan_of_all(scenario, cluster));
+  return lower(scenario.job, cluster, scenario.profile, Ranks::by_class);
 }
 
 std::vector<int> stages_of_ranks(const Plan& plan) {

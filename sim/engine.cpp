@@ -17,7 +17,7 @@ EngineState::EngineState(const Workload& workload, TimelineSink* sink)
       rates_(workload.links),
       streams_(tables_.streams),
       ranks_(workload.ranks.size()),
-      events_(tables_.events, kNoRow),
+      events_(tables_.events, kNoWaiter),
       categories_(workload.ranks.size() * tables_.categories),
       gatherings_(workload.groups.size()),
       joined_round_(tables_.slots, 0),

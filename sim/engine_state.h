@@ -27,7 +27,7 @@ enum class StreamState : std::uint8_t {
   finished,
 };
 
-struct StreamRow {
+struct alignas(64) StreamRow {  // a line of the cache
   RankId rank{};
   std::uint16_t number = 0;
   StreamState state = StreamState::ready;
@@ -43,6 +43,7 @@ struct StreamRow {
   SimTime since{};
   Ticket ticket = kNoTicket;
 };
+static_assert(sizeof(StreamRow) == 64);
 
 /// What a standing compute stream is charged to.
 enum class StallKind : std::uint8_t { none, exposed, waiting };
@@ -65,8 +66,9 @@ struct RankRow {
   bool share_changed = false;   // in rerated_
 };
 
-/// Of each event: the list of streams that wait for it, kNoRow where none does.
-inline constexpr std::uint32_t kRecorded = 0xfffffffeu;
+/// Of each event: number of the stream of its rank that heads the list of those that wait for it.
+inline constexpr std::uint16_t kNoWaiter = 0xffffu;
+inline constexpr std::uint16_t kRecorded = 0xfffeu;
 
 /// What a rank's ops of one category took, while the engine runs; RankSummary has the meanings.
 struct CategoryRow {
@@ -120,9 +122,6 @@ class EngineState {
   // engine_streams.cpp: the programs
   void advance(std::uint32_t stream);
   bool execute(std::uint32_t stream, const Op& op);
-  const Variant& variant_of(RankId rank) const {
-    return tables_.source.variants[index_of(tables_.source.ranks[index_of(rank)].variant)];
-  }
   Seconds kernel_time(const StreamRow& row, const Op& op) const;
   void start_compute(std::uint32_t stream, const Op& op);
   void rate_compute(StreamRow& row, std::uint32_t stream);
@@ -162,7 +161,7 @@ class EngineState {
   std::string describe(const StreamRow& row) const;
 
   const Op& op_of(const StreamRow& row) const { return tables_.ops[row.cursor]; }
-  std::uint32_t& event_row(RankId rank, const Op& op) {
+  std::uint16_t& event_row(RankId rank, const Op& op) {
     return events_[tables_.rank_events[index_of(rank)] + op.row];
   }
 
@@ -175,7 +174,7 @@ class EngineState {
 
   std::vector<StreamRow> streams_;
   std::vector<RankRow> ranks_;
-  std::vector<std::uint32_t> events_;
+  std::vector<std::uint16_t> events_;
   std::vector<CategoryRow> categories_;         // by rank and category
   std::vector<Gathering> gatherings_;           // by group
   std::vector<std::uint32_t> joined_round_;     // by slot row: last collective that it joined

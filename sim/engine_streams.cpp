@@ -49,13 +49,15 @@ void EngineState::go_on(std::uint32_t stream) {
 /// Of the row's current op, undisturbed. Draws count from the stream's end, which is the same
 /// wherever the program stands in the tables.
 Seconds EngineState::kernel_time(const StreamRow& row, const Op& op) const {
-  const Rank& rank = tables_.source.ranks[index_of(row.rank)];
-  const std::uint32_t kernel = op.tag == 0 ? op.row : variant_of(row.rank).rows[op.tag - 1];
-  const Seconds time = tables_.source.kernels[kernel].duration / rank.speed;
+  const RankAmounts& own = tables_.rank_amounts[index_of(row.rank)];
+  const Seconds time =
+      (op.tag == 0 ? tables_.source.kernels[op.row].duration : own.durations[op.tag - 1]) /
+      own.speed;
   const KernelJitter& jitter = tables_.source.jitter;
   if (jitter.sigma == 0) return time;
   const std::uint64_t place = (std::uint64_t{row.number} << 32U) | (row.end - row.cursor);
-  const std::uint64_t seed = random_bits(jitter.seed, rank.draws);
+  const std::uint64_t seed =
+      random_bits(jitter.seed, tables_.source.ranks[index_of(row.rank)].draws);
   return random_factor(jitter.sigma, random_bits(seed, place)) * time;
 }
 
@@ -115,8 +117,9 @@ void EngineState::finish_compute(std::uint32_t stream) {
 }
 
 void EngineState::record_event(StreamRow& row, const Op& op) {
-  std::uint32_t waiter = std::exchange(event_row(row.rank, op), kRecorded);
-  while (waiter != kNoRow) {
+  const std::uint16_t first = std::exchange(event_row(row.rank, op), kRecorded);
+  if (first == kNoWaiter) return;
+  for (std::uint32_t waiter = tables_.stream_row(row.rank, first); waiter != kNoRow;) {
     const std::uint32_t next = streams_[waiter].next;
     go_on(waiter);
     waiter = next;
@@ -125,17 +128,18 @@ void EngineState::record_event(StreamRow& row, const Op& op) {
 
 bool EngineState::wait_for_event(std::uint32_t stream, const Op& op) {
   StreamRow& row = streams_[stream];
-  std::uint32_t& waiters = event_row(row.rank, op);
-  if (waiters == kRecorded) return true;
+  std::uint16_t& first = event_row(row.rank, op);
+  if (first == kRecorded) return true;
   row.state = StreamState::blocked;
-  row.next = waiters;
-  waiters = stream;
+  row.next = first == kNoWaiter ? kNoRow : tables_.stream_row(row.rank, first);
+  first = row.number;
   return false;
 }
 
 void EngineState::change_memory(RankId id, const Op& op) {
   RankRow& rank = ranks_[index_of(id)];
-  const std::int64_t size = op.tag == 0 ? op.size : variant_of(id).sizes[op.tag - 1];
+  const std::int64_t size =
+      op.tag == 0 ? op.size : tables_.rank_amounts[index_of(id)].sizes[op.tag - 1];
   const std::int64_t change = op.kind == OpKind::allocate ? size : -size;
   std::int64_t& pool =
       pool_bytes_[index_of(id) * tables_.pools + static_cast<std::size_t>(op.category)];

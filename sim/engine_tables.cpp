@@ -9,6 +9,7 @@ namespace flopcast {
 namespace {
 
 constexpr std::uint32_t kNotRecorded = 0xffffffffu;
+constexpr std::size_t kMostStreams = 0xfff0u;
 
 std::uint32_t row_count(std::size_t size) {
   FLOPCAST_CHECK(size < kNotRecorded, "a table has fewer than 2^32 - 1 rows");
@@ -78,6 +79,7 @@ EngineTables::EngineTables(const Workload& workload)
   check_costs(workload);
   ops.reserve(op_count(workload));
   for (const Program& program : workload.programs) lay_out_program(program);
+  lay_out_variants();
   for (const Group& group : workload.groups) lay_out_group(group);
   for (std::size_t i = 0; i < workload.ranks.size(); ++i) {
     lay_out_rank(workload.ranks[i], RankId{static_cast<std::uint32_t>(i)});
@@ -110,6 +112,7 @@ void EngineTables::lay_out_program(const Program& program) {
     }
     program_stream_ops.push_back({first_op, row_count(ops.size())});
   }
+  FLOPCAST_CHECK(program.streams.size() < kMostStreams, "the number of a stream has 16 bits");
   for (std::size_t event = first_event; event < event_recorder.size(); ++event) {
     FLOPCAST_CHECK(event_recorder[event] != kNotRecorded, "an event is recorded");
   }
@@ -176,7 +179,7 @@ void EngineTables::lay_out_rank(const Rank& rank, RankId id) {
   FLOPCAST_CHECK(index_of(rank.program) < program_streams.size(), "a rank has a program");
   FLOPCAST_CHECK(rank.speed > 0 && std::isfinite(rank.speed), "a rank makes progress");
   check_slots(rank, id);
-  check_variant(rank);
+  rank_amounts.push_back(amounts_of(rank));
   const std::uint32_t first = streams;
   streams = row_count(std::size_t{streams} + program_streams[index_of(rank.program)].size());
   rank_streams.push_back({first, streams});
@@ -186,13 +189,29 @@ void EngineTables::lay_out_rank(const Rank& rank, RankId id) {
   slots = row_count(slots + rank.groups.size());
 }
 
-void EngineTables::check_variant(const Rank& rank) const {
-  const Amounts amounts = amounts_[index_of(rank.program)];
-  if (amounts.rows == 0 && amounts.sizes == 0) return;
+/// Kernels by their durations: where ranks run in turn, each table on the way is a cache miss.
+void EngineTables::lay_out_variants() {
+  std::size_t count = 0;
+  for (const Variant& variant : source.variants) count += variant.rows.size();
+  durations.reserve(count);
+  for (const Variant& variant : source.variants) {
+    variant_durations_.push_back(durations.size());
+    for (const std::uint32_t row : variant.rows) durations.push_back(source.kernels[row].duration);
+  }
+}
+
+RankAmounts EngineTables::amounts_of(const Rank& rank) const {
+  RankAmounts own{.speed = rank.speed};
+  const AmountCounts amounts = amounts_[index_of(rank.program)];
+  if (amounts.rows == 0 && amounts.sizes == 0) return own;
   FLOPCAST_CHECK(index_of(rank.variant) < source.variants.size(), "a rank has its variant");
   const Variant& variant = source.variants[index_of(rank.variant)];
   FLOPCAST_CHECK(amounts.rows <= variant.rows.size() && amounts.sizes <= variant.sizes.size(),
                  "a variant has an amount for each op that varies");
+  own.durations = {durations.data() + variant_durations_[index_of(rank.variant)],
+                   variant.rows.size()};
+  own.sizes = variant.sizes;
+  return own;
 }
 
 void EngineTables::check_slots(const Rank& rank, RankId id) const {

@@ -19,6 +19,13 @@ struct Rows {
   std::uint32_t size() const { return end - begin; }
 };
 
+/// What a rank makes of the amounts of its program.
+struct RankAmounts {
+  double speed = 1;
+  std::span<const Seconds> durations{};   // of compute ops that vary, by Op::tag - 1
+  std::span<const std::int64_t> sizes{};  // of memory ops
+};
+
 struct EngineTables {
   explicit EngineTables(const Workload& workload);
 
@@ -41,6 +48,8 @@ struct EngineTables {
   std::vector<Rows> rank_streams;          // rows of streams, by rank
   std::vector<std::uint32_t> rank_events;  // first row of events, by rank
   std::vector<std::uint32_t> rank_slots;   // first row of slots, by rank
+  std::vector<RankAmounts> rank_amounts;   // by rank
+  std::vector<Seconds> durations;          // of all variants, one after another
   std::uint32_t streams = 0;
   std::uint32_t events = 0;
   std::uint32_t slots = 0;
@@ -55,7 +64,7 @@ struct EngineTables {
 
  private:
   /// How many amounts the variants of a program have.
-  struct Amounts {
+  struct AmountCounts {
     std::uint32_t rows = 0;
     std::uint32_t sizes = 0;
   };
@@ -66,13 +75,15 @@ struct EngineTables {
   };
   void lay_out_program(const Program& program);
   void check_op(const Op& op, const Program& program);
+  void lay_out_variants();
   void lay_out_group(const Group& group);
   void lay_out_rank(const Rank& rank, RankId id);
   void check_slots(const Rank& rank, RankId id) const;
-  void check_variant(const Rank& rank) const;
+  RankAmounts amounts_of(const Rank& rank) const;
 
   std::vector<std::vector<SlotUse>> slot_use_;       // by program and slot
-  std::vector<Amounts> amounts_;                     // by program
+  std::vector<AmountCounts> amounts_;                // by program
+  std::vector<std::size_t> variant_durations_;       // first of each variant
   std::vector<std::vector<RankId>> sorted_members_;  // by group
 };
 

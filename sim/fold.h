@@ -15,6 +15,10 @@
 // One row stands for a class. A group of it gathers one member for each (class, slots) among its
 // members. It loads a link row with the sum of all that its class puts on one link of that class.
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "sim/ids.h"
@@ -35,5 +39,47 @@ struct Folding {
 /// what they hold, not by their ids. Aborts (FLOPCAST_CHECK) on ids outside the tables.
 /// Memory beside the workload: about 30 bytes per member and load.
 Folding fold(Workload workload);
+
+/// Ranks, groups and links wherever they are kept: a million of each are too much as rows of a
+/// Workload. The fields are those of the rows.
+class FoldSource {
+ public:
+  struct RankFacts {
+    ProgramId program{};
+    VariantId variant = kNoVariant;
+    double speed = 1;
+    std::uint64_t draws = 0;
+    std::uint64_t count = 1;
+    std::span<const GroupId> groups{};
+  };
+  struct GroupFacts {
+    std::span<const RankId> members{};
+    std::size_t patterns = 0;
+    std::size_t loads = 0;  // at most, of all patterns
+    std::uint32_t arrivals = 0;
+    std::uint64_t count = 1;
+  };
+  struct LinkFacts {
+    BytesPerSecond capacity{};
+    std::uint64_t count = 1;
+  };
+
+  virtual ~FoldSource() = default;
+  virtual std::uint32_t ranks() const = 0;
+  virtual std::uint32_t groups() const = 0;
+  virtual std::uint32_t links() const = 0;
+  virtual RankFacts rank(std::uint32_t row) const = 0;
+  virtual GroupFacts group(std::uint32_t row) const = 0;
+  /// Appended to `loads`.
+  virtual void append_loads(std::uint32_t group, std::size_t pattern,
+                            std::vector<LinkLoad>& loads) const = 0;
+  virtual LinkFacts link(std::uint32_t row) const = 0;
+  virtual std::string rank_name(std::uint32_t row) const = 0;
+  virtual std::string group_name(std::uint32_t row) const = 0;
+  virtual std::string link_name(std::uint32_t row) const = 0;
+};
+
+/// The same with the ranks, groups and links of `rows` in place of the workload's own.
+Folding fold(Workload workload, const FoldSource& rows);
 
 }  // namespace flopcast

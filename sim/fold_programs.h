@@ -23,8 +23,8 @@ constexpr std::uint64_t pattern_bit(std::size_t pattern) {
 struct FoldedPrograms {
   explicit FoldedPrograms(const Workload& workload);
 
-  bool uses(const Rank& rank, std::size_t slot) const {
-    const auto& slots = slot_uses[index_of(rank.program)];
+  bool uses(ProgramId program, std::size_t slot) const {
+    const auto& slots = slot_uses[index_of(program)];
     return slot < slots.size() && slots[slot].used;
   }
   /// Writes the first of equal rows into all ops, so that class-mates bring the same transfers.

@@ -1,7 +1,7 @@
 #include "sim/partition.h"
 
 #include <algorithm>
-#include <compare>
+
 #include <utility>
 
 #include "sim/check.h"
@@ -14,7 +14,7 @@ struct Signature {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
 
-  friend auto operator<=>(const Signature&, const Signature&) = default;
+  friend bool operator==(const Signature&, const Signature&) = default;
   Signature& operator+=(Signature other) {
     high += other.high;
     low += other.low;
@@ -68,6 +68,13 @@ class Refiner {
     std::uint32_t touched = 0;  // how many, from `begin` on
     Signature signature{};      // of those that are not touched
   };
+  /// Of the class in work.
+  struct Part {
+    Signature signature{};
+    std::uint32_t touched = 0;
+    std::uint32_t size = 0;
+    std::uint32_t begin = 0;
+  };
   struct Change {
     std::uint32_t node;
     std::uint32_t before;  // its class
@@ -75,12 +82,14 @@ class Refiner {
 
   /// One class for each colour; all nodes are touched.
   void make_classes(std::uint32_t nodes) {
-    std::vector<std::uint32_t> next(std::size_t{nodes} + 1, 0);
+    std::uint32_t colours = 0;
     for (const std::uint32_t colour : class_of_) {
       FLOPCAST_CHECK(colour < nodes, "a colour is below the number of nodes");
-      ++next[colour + 1];
+      colours = std::max(colours, colour + 1);
     }
-    for (std::uint32_t colour = 0; colour < nodes; ++colour) {
+    std::vector<std::uint32_t> next(std::size_t{colours} + 1, 0);
+    for (const std::uint32_t colour : class_of_) ++next[colour + 1];
+    for (std::uint32_t colour = 0; colour < colours; ++colour) {
       next[colour + 1] += next[colour];
       const std::uint32_t size = next[colour + 1] - next[colour];
       classes_.push_back({.begin = next[colour], .end = next[colour + 1], .touched = size});
@@ -95,50 +104,91 @@ class Refiner {
   /// Splits a class by signature. The largest part keeps its number.
   void split(std::uint32_t row) {
     const Class old = classes_[row];
-    const std::uint32_t touched_end = old.begin + old.touched;
-    sort_touched(old);
-    Class largest{};
+    find_parts(old);
+    if (parts_.size() > 1) place_parts(old);
+    const Part* largest = &parts_.front();
+    for (const Part& part : parts_) {
+      if (part.size > largest->size) largest = &part;
+    }
+    for (const Part& part : parts_) {
+      if (&part != largest) make_class(part, row);
+    }
+    classes_[row] = class_of(*largest);
+  }
+
+  static Class class_of(const Part& part) {
+    return {.begin = part.begin,
+            .end = part.begin + part.size,
+            .touched = 0,
+            .signature = part.signature};
+  }
+
+  /// One for each signature. What is untouched, if anything, is the first.
+  void find_parts(const Class& row) {
     parts_.clear();
-    for (std::uint32_t begin = old.begin; begin != old.end;) {
-      Class part{.begin = begin, .end = begin, .signature = old.signature};
-      if (begin < touched_end) part.signature = signatures_[elements_[begin]];
-      while (part.end < touched_end && signatures_[elements_[part.end]] == part.signature) {
-        ++part.end;
+    places_.assign(kFewest, kNoPart);
+    part_of_.clear();
+    const std::uint32_t untouched = row.end - row.begin - row.touched;
+    if (untouched > 0) part_with(row.signature).size = untouched;
+    for (std::uint32_t i = row.begin; i != row.begin + row.touched; ++i) {
+      const Signature& signature = signatures_[elements_[i]];
+      const bool as_before = !part_of_.empty() && parts_[part_of_.back()].signature == signature;
+      Part& part = as_before ? parts_[part_of_.back()] : part_with(signature);
+      ++part.touched;
+      ++part.size;
+      part_of_.push_back(static_cast<std::uint32_t>(&part - parts_.data()));
+    }
+    parts_.front().begin = row.begin;
+  }
+
+  /// Found by hashing: there are few parts, and sums of hashes need no more mixing.
+  Part& part_with(const Signature& signature) {
+    if (2 * (parts_.size() + 1) > places_.size()) {
+      places_.assign(2 * places_.size(), kNoPart);
+      for (std::uint32_t part = 0; part < parts_.size(); ++part) {
+        places_[place_of(parts_[part].signature)] = part;
       }
-      const bool to_the_end = part.end == touched_end && part.signature == old.signature;
-      if (to_the_end && touched_end != old.end) part.end = old.end;
-      if (part.end - part.begin > largest.end - largest.begin) largest = part;
-      parts_.push_back(part);
-      begin = part.end;
     }
-    for (const Class& part : parts_) {
-      if (part.begin != largest.begin) make_class(part, row);
+    std::uint32_t& place = places_[place_of(signature)];
+    if (place == kNoPart) {
+      place = static_cast<std::uint32_t>(parts_.size());
+      parts_.push_back({.signature = signature});
     }
-    classes_[row] = largest;
+    return parts_[place];
+  }
+  std::size_t place_of(const Signature& signature) const {
+    const std::size_t mask = places_.size() - 1;
+    std::size_t place = signature.low & mask;
+    while (places_[place] != kNoPart && parts_[places_[place]].signature != signature) {
+      place = (place + 1) & mask;
+    }
+    return place;
   }
 
-  /// By signature; those that are as the untouched come last, so that they lie beside them.
-  void sort_touched(const Class& row) {
-    const auto begin = elements_.begin() + row.begin;
-    const auto end = begin + row.touched;
-    const auto before = [&](std::uint32_t a, std::uint32_t b) {
-      const bool a_last = signatures_[a] == row.signature;
-      const bool b_last = signatures_[b] == row.signature;
-      return a_last != b_last ? b_last : signatures_[a] < signatures_[b];
-    };
-    const auto first = signatures_[*begin];
-    const bool alike =
-        std::all_of(begin, end, [&](std::uint32_t node) { return signatures_[node] == first; });
-    if (alike) return;
-    std::sort(begin, end, before);
-    for (std::uint32_t i = row.begin; i != row.begin + row.touched; ++i)
-      position_[elements_[i]] = i;
+  /// Nodes of a part side by side; those that are as the untouched lie beside them, last.
+  void place_parts(const Class& row) {
+    const bool rest = row.begin + row.touched != row.end;
+    std::uint32_t begin = row.begin;
+    for (std::size_t part = rest ? 1 : 0; part < parts_.size(); ++part) {
+      parts_[part].begin = begin;
+      begin += parts_[part].size;
+    }
+    if (rest) parts_.front().begin = begin;
+    const auto first = elements_.begin() + row.begin;
+    moved_.assign(first, first + row.touched);
+    next_.clear();
+    for (const Part& part : parts_) next_.push_back(part.begin);
+    for (std::size_t i = 0; i < moved_.size(); ++i) {
+      const std::uint32_t place = next_[part_of_[i]]++;
+      elements_[place] = moved_[i];
+      position_[moved_[i]] = place;
+    }
   }
 
-  void make_class(const Class& part, std::uint32_t before) {
+  void make_class(const Part& part, std::uint32_t before) {
     const auto row = static_cast<std::uint32_t>(classes_.size());
-    classes_.push_back(part);
-    for (std::uint32_t i = part.begin; i != part.end; ++i) {
+    classes_.push_back(class_of(part));
+    for (std::uint32_t i = part.begin; i != part.begin + part.size; ++i) {
       class_of_[elements_[i]] = row;
       changes_.push_back({elements_[i], before});
     }
@@ -182,20 +232,29 @@ class Refiner {
   std::vector<Class> classes_;
   std::vector<std::uint32_t> touched_classes_;
   std::vector<Change> changes_;
-  std::vector<Class> parts_;  // of the class in work
+
+  // Of the class in work.
+  static constexpr std::size_t kFewest = 16;
+  static constexpr std::uint32_t kNoPart = 0xffffffffU;
+  std::vector<Part> parts_;
+  std::vector<std::uint32_t> places_;   // of parts, by hash: open addressing
+  std::vector<std::uint32_t> part_of_;  // by touched node
+  std::vector<std::uint32_t> moved_;
+  std::vector<std::uint32_t> next_;  // place in each part
 };
 
 }  // namespace
 
 Adjacency::Adjacency(std::size_t nodes, std::span<const LabelledEdge> edges)
     : first_(nodes + 1, 0), halves_(2 * edges.size()) {
+  FLOPCAST_CHECK(halves_.size() < std::size_t{0xffffffffU}, "edges are fewer than 2^31");
   for (const LabelledEdge& edge : edges) {
     FLOPCAST_CHECK(edge.a < nodes && edge.b < nodes, "an edge joins nodes");
     ++first_[edge.a + 1];
     ++first_[edge.b + 1];
   }
   for (std::size_t node = 0; node < nodes; ++node) first_[node + 1] += first_[node];
-  std::vector<std::size_t> next(first_.begin(), first_.end() - 1);
+  std::vector<std::uint32_t> next(first_.begin(), first_.end() - 1);
   for (const LabelledEdge& edge : edges) {
     halves_[next[edge.a]++] = {edge.b, edge.label};
     halves_[next[edge.b]++] = {edge.a, edge.label};

@@ -40,7 +40,7 @@ class Adjacency {
   }
 
  private:
-  std::vector<std::size_t> first_;  // by node, one more at the end
+  std::vector<std::uint32_t> first_;  // by node, one more at the end
   std::vector<HalfEdge> halves_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sim/ids.h"
@@ -42,12 +43,29 @@ struct Program {
   std::uint32_t events = 0;              // number of EventIds in use; each is recorded once a run
 };
 
+/// Amounts of a rank whose program others run with other amounts.
+struct Variant {
+  std::vector<std::uint32_t> rows;  // of compute ops, by Op::tag - 1
+  std::vector<std::int64_t> sizes;  // of allocate and release
+};
+
+/// Where amounts go that vary from rank to rank.
+enum class Amounts : std::uint8_t {
+  in_ops,      // the program is one rank's own
+  in_variant,  // the program is the first of several that differ in nothing else
+  alone,       // it is one of the others: no op is kept
+};
+
 /// Appends ops to the streams of one program.
 class ProgramBuilder {
  public:
-  explicit ProgramBuilder(std::size_t streams);
+  explicit ProgramBuilder(std::size_t streams, Amounts amounts = Amounts::in_ops);
+
+  bool keeps_ops() const { return amounts_ != Amounts::alone; }
 
   void compute(std::size_t stream, KernelId kernel, CategoryId category, LabelId label);
+  /// The kernel varies from rank to rank.
+  void compute_varying(std::size_t stream, KernelId kernel, CategoryId category, LabelId label);
   void collective(std::size_t stream, std::uint16_t slot, TransferId transfer, CategoryId category,
                   LabelId label);
   void send(std::size_t stream, std::uint16_t slot, std::uint32_t tag, TransferId transfer,
@@ -61,11 +79,19 @@ class ProgramBuilder {
   void order(std::size_t earlier, std::size_t later);
   void allocate(std::size_t stream, CategoryId pool, std::int64_t bytes);
   void release(std::size_t stream, CategoryId pool, std::int64_t bytes);
+  void allocate_varying(std::size_t stream, CategoryId pool, std::int64_t bytes);
+  void release_varying(std::size_t stream, CategoryId pool, std::int64_t bytes);
 
+  Variant take_variant() { return std::move(variant_); }
   Program finish() &&;
 
  private:
+  void push(std::size_t stream, const Op& op);
+  void push_varying(std::size_t stream, Op op);
+
+  Amounts amounts_;
   Program program_;
+  Variant variant_;
 };
 
 }  // namespace flopcast

@@ -62,12 +62,6 @@ struct Group {
   std::uint32_t arrivals = 0;
 };
 
-/// Amounts of a rank whose program others run with other amounts.
-struct Variant {
-  std::vector<std::uint32_t> rows;  // of compute ops, by Op::tag - 1
-  std::vector<std::int64_t> sizes;  // of allocate and release
-};
-
 struct Rank {
   std::string name;
   ProgramId program{};

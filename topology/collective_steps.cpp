@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "sim/check.h"
-#include "sim/double_binary_tree.h"
 #include "topology/group_load.h"
 #include "topology/step_builder.h"
 
@@ -92,42 +91,16 @@ void add_tree_streams(const TreeSlots& slots, std::uint32_t chunks, TransferId t
   }
 }
 
-/// Which domain each domain sends to on the way up, in both trees.
-struct DomainParents {
-  std::vector<std::optional<int>> first;
-  std::vector<std::optional<int>> second;
-};
-DomainParents domain_parents(int domains) {
-  DomainParents parents;
-  for (int domain = 0; domain < domains; ++domain) {
-    const DoubleBinaryTree trees = double_binary_tree(domains, domain);
-    parents.first.push_back(trees.first.up);
-    parents.second.push_back(trees.second.up);
-  }
-  return parents;
-}
-
-/// In each domain a chain hangs from member `channel`, which is the domain's node of the tree.
 std::vector<TreeSlots> connect_tree(StepBuilder& builder,
-                                    const std::vector<std::optional<int>>& parents, Place channel) {
+                                    const std::vector<std::optional<Place>>& parents) {
   std::vector<TreeSlots> slots(builder.members());
-  const auto head = [&](Place domain) {
-    return builder.first(domain) + channel % builder.domain_size(domain);
-  };
-  const auto join = [&](Place child, Place parent) {
-    const StepBuilder::Connection up = builder.connect(child, parent);
-    const StepBuilder::Connection down = builder.connect(parent, child);
+  for (Place child = 0; child < builder.members(); ++child) {
+    if (!parents[child]) continue;
+    const StepBuilder::Connection up = builder.connect(child, *parents[child]);
+    const StepBuilder::Connection down = builder.connect(*parents[child], child);
     slots[child].parent = {.from_slot = up.from_slot, .to_slot = down.to_slot};
-    slots[parent].from_children.push_back(up.to_slot);
-    slots[parent].to_children.push_back(down.from_slot);
-  };
-  for (Place domain = 0; domain < builder.domains(); ++domain) {
-    if (parents[domain]) join(head(domain), head(count(*parents[domain])));
-    const Place size = builder.domain_size(domain);
-    for (Place i = 1; i < size; ++i) {
-      const auto link_of = [&](Place n) { return builder.first(domain) + (channel + n) % size; };
-      join(link_of(i), link_of(i - 1));
-    }
+    slots[*parents[child]].from_children.push_back(up.to_slot);
+    slots[*parents[child]].to_children.push_back(down.from_slot);
   }
   return slots;
 }
@@ -135,20 +108,20 @@ std::vector<TreeSlots> connect_tree(StepBuilder& builder,
 /// As NCCL's: reduce towards the root, broadcast back, pipelined by chunks.
 /// Source: NCCL 2.30.7, src/graph/trees.cc; Sanders, Speck and Traeff 2009.
 void add_trees(const CollectiveSteps& spec, StepBuilder& builder) {
-  const DomainParents parents = domain_parents(static_cast<int>(builder.domains()));
   const bool twice = spec.algorithm == StepAlgorithm::double_binary_tree;
   const TransferId transfer =
       builder.add_transfer(spec.size / spec.channels / spec.chunks / (twice ? 2 : 1));
   std::vector<Program> programs(builder.members());
-  const auto add = [&](const std::vector<std::optional<int>>& tree, Place channel) {
-    const std::vector<TreeSlots> slots = connect_tree(builder, tree, channel);
+  const auto add = [&](TreeHalf half, Place channel) {
+    const std::vector<TreeSlots> slots =
+        connect_tree(builder, tree_parents(builder.places(), channel, half));
     for (Place place = 0; place < builder.members(); ++place) {
       add_tree_streams(slots[place], count(spec.chunks), transfer, programs[place]);
     }
   };
   for (Place channel = 0; channel < count(spec.channels); ++channel) {
-    add(parents.first, channel);
-    if (twice) add(parents.second, channel);
+    add(TreeHalf::first, channel);
+    if (twice) add(TreeHalf::second, channel);
   }
   for (Place place = 0; place < builder.members(); ++place) {
     builder.set_program(place, builder.add_program(std::move(programs[place])));

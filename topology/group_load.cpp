@@ -136,6 +136,21 @@ std::vector<LinkLoad> direct_load(const Cluster& cluster, std::span<const GpuId>
   return counts.loads(gpus.size() - 1);
 }
 
+// There may be millions of pairs, each with a handful of links.
+std::vector<LinkLoad> pair_load(const Cluster& cluster, GpuId from, GpuId to) {
+  std::vector<LinkId> route;
+  route.reserve(16);
+  cluster.append_route(from, to, route);
+  std::ranges::sort(route);
+  std::vector<LinkLoad> loads;
+  loads.reserve(route.size());
+  for (const LinkId link : route) {
+    if (loads.empty() || loads.back().link != link) loads.push_back({link, 0});
+    loads.back().weight += 1;
+  }
+  return loads;
+}
+
 // One channel per member of the fullest domain; member k mod g is a domain's node of both trees,
 // the others hang from it in a chain. An edge is a unit flow each way.
 std::vector<LinkLoad> tree_load(const Cluster& cluster, std::span<const GpuId> gpus) {
@@ -203,12 +218,7 @@ std::vector<LinkLoad> group_load(const Cluster& cluster, std::span<const GpuId> 
   switch (pattern) {
     case LoadPattern::ring: return ring_load(cluster, gpus);
     case LoadPattern::direct: return direct_load(cluster, gpus);
-    case LoadPattern::pair: {
-      LinkCounts counts;
-      std::vector<LinkId> route;
-      add_route(cluster, gpus[0], gpus[1], counts, route);
-      return counts.loads(1);
-    }
+    case LoadPattern::pair: return pair_load(cluster, gpus[0], gpus[1]);
     case LoadPattern::tree: return tree_load(cluster, gpus);
   }
   return {};

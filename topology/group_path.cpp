@@ -52,12 +52,13 @@ BytesPerSecond node_bandwidth(const Cluster& cluster, std::span<const GpuId> gpu
   const auto per_node = static_cast<std::uint32_t>(system.gpus_per_node);
   const auto nics = static_cast<std::uint32_t>(system.nics);
   const std::uint32_t node = index_of(gpus.front()) / per_node;
-  std::set<std::uint32_t> cards;
+  std::vector<bool> used(nics);
   for (const GpuId gpu : gpus) {
-    if (index_of(gpu) / per_node == node) cards.insert(index_of(gpu) % per_node * nics / per_node);
+    if (index_of(gpu) / per_node == node) used[index_of(gpu) % per_node * nics / per_node] = true;
   }
+  const auto cards = std::ranges::count(used, true);
   const BytesPerSecond all =
-      static_cast<double>(cards.size()) * card_bandwidth(system, cluster.spec().transport);
+      static_cast<double>(cards) * card_bandwidth(system, cluster.spec().transport);
   return cluster.spec().missing_nics.empty() ? all : cards_left(cluster, gpus) * all;
 }
 

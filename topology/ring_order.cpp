@@ -1,5 +1,6 @@
 #include "topology/ring_order.h"
 
+#include "sim/double_binary_tree.h"
 #include "topology/group_load.h"
 
 namespace flopcast {
@@ -26,6 +27,24 @@ std::vector<Place> ring_successors(const GroupPlaces& places, Place channel) {
     successors[order[i]] = order[(i + 1) % order.size()];
   }
   return successors;
+}
+
+std::vector<std::optional<Place>> tree_parents(const GroupPlaces& places, Place channel,
+                                               TreeHalf half) {
+  std::vector<std::optional<Place>> parents(places.members());
+  const auto member = [&](Place domain, Place place) {
+    return places.first(domain) + (channel + place) % places.domain_size(domain);
+  };
+  for (Place domain = 0; domain < places.domains(); ++domain) {
+    const DoubleBinaryTree trees =
+        double_binary_tree(static_cast<int>(places.domains()), static_cast<int>(domain));
+    const std::optional<int> up = half == TreeHalf::first ? trees.first.up : trees.second.up;
+    if (up) parents[member(domain, 0)] = member(static_cast<Place>(*up), 0);
+    for (Place i = 1; i < places.domain_size(domain); ++i) {
+      parents[member(domain, i)] = member(domain, i - 1);
+    }
+  }
+  return parents;
 }
 
 std::vector<LinkLoad> route_loads(const Cluster& cluster, GpuId from, GpuId to) {

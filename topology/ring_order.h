@@ -4,6 +4,7 @@
 // domain.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -36,6 +37,13 @@ class GroupPlaces {
 /// it at the one before; the next domain runs the other way round, so that each crossing stays on
 /// its rail (but the last of an odd number).
 std::vector<Place> ring_successors(const GroupPlaces& places, Place channel);
+
+/// Whom each member hangs from in one of the two trees of channel `channel`; nobody at the root. A
+/// domain's node of the tree is its member `channel`, from which the others hang in a chain.
+/// Source: NCCL 2.30.7, src/graph/trees.cc.
+enum class TreeHalf : std::uint8_t { first, second };
+std::vector<std::optional<Place>> tree_parents(const GroupPlaces& places, Place channel,
+                                               TreeHalf half);
 
 /// What one byte from one GPU to another puts on the links of its route.
 std::vector<LinkLoad> route_loads(const Cluster& cluster, GpuId from, GpuId to);

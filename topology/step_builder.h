@@ -20,7 +20,6 @@ class StepBuilder {
   const GroupPlaces& places() const { return places_; }
   Place members() const { return places_.members(); }
   Place domains() const { return places_.domains(); }
-  Place first(Place domain) const { return places_.first(domain); }
   Place domain_size(Place domain) const { return places_.domain_size(domain); }
 
   TransferId add_transfer(Bytes size);

@@ -108,6 +108,12 @@ Run check_folding(const RandomJob& c, const Cluster& cluster, const Run& all) {
                   all.result.makespan);
   }
   require_equal(all.report, rows.report);
+  // The same classes, found without rows of all ranks.
+  const Plan classes = lower(c.job, cluster, c.profile, Ranks::by_class);
+  REQUIRE(classes.workload.ranks.size() == rows.result.ranks.size());
+  REQUIRE(classes.workload.groups.size() == folding.workload.groups.size());
+  REQUIRE(classes.workload.links.size() == folding.workload.links.size());
+  REQUIRE(run(classes.workload).makespan == rows.result.makespan);
   return rows;
 }
 

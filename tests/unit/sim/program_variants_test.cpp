@@ -1,7 +1,5 @@
 // Programs that differ in amounts alone, as one with variants: nothing else changes.
 
-#include "sim/program_variants.h"
-
 #include <catch2/catch.hpp>
 #include <vector>
 
@@ -13,15 +11,20 @@ using namespace flopcast::test;
 
 namespace {
 
+struct Work {
+  std::vector<KernelId> kernels;
+  std::int64_t bytes;
+};
+
 /// Each rank holds `bytes`, computes `kernels` and meets the others.
-Program program_of(const std::vector<KernelId>& kernels, std::int64_t bytes) {
-  ProgramBuilder program(1);
+ProgramBuilder build(const Work& work, Amounts amounts) {
+  ProgramBuilder program(1, amounts);
   program.allocate(kMain, CategoryId{0}, 7);
-  program.allocate(kMain, CategoryId{1}, bytes);
-  for (const KernelId kernel : kernels) program.compute(kMain, kernel, kCompute, {});
-  program.release(kMain, CategoryId{1}, bytes);
+  program.allocate_varying(kMain, CategoryId{1}, work.bytes);
+  for (const KernelId kernel : work.kernels) program.compute_varying(kMain, kernel, kCompute, {});
+  program.release_varying(kMain, CategoryId{1}, work.bytes);
   program.collective(kMain, 0, TransferId{0}, kCommunication, {});
-  return std::move(program).finish();
+  return program;
 }
 
 struct Both {
@@ -37,19 +40,26 @@ Both four_ranks() {
   small.transfer({.latency = microseconds(1)});
   const GroupId all = small.group({RankId{0}, RankId{1}, RankId{2}, RankId{3}});
   Both both{.apart = small.workload, .shared = small.workload};
-  both.apart.programs = {program_of({one, two}, 10), program_of({one, one}, 20),
-                         program_of({one, again}, 10), program_of({one}, 10)};
-  SharedPrograms shared = share_programs(both.apart.programs);
+  // The last one has an op less, and so a program of its own.
+  const std::vector<Work> works{
+      {{one, two}, 10}, {{one, one}, 20}, {{one, again}, 10}, {{one}, 10}};
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    both.apart.programs.push_back(build(works[rank], Amounts::in_ops).finish());
     both.apart.ranks.push_back({.name = "rank", .program = ProgramId{rank}, .groups = {all}});
-    const auto [program, variant] = shared.places[rank];
-    both.shared.ranks.push_back({.name = "rank",
-                                 .program = ProgramId{program},
-                                 .groups = {all},
-                                 .variant = variant ? VariantId{*variant} : kNoVariant});
+    Rank shared{.name = "rank", .program = ProgramId{0}, .groups = {all}};
+    if (rank < 3) {
+      ProgramBuilder builder = build(works[rank], rank == 0 ? Amounts::in_variant : Amounts::alone);
+      shared.variant = VariantId{rank};
+      both.shared.variants.push_back(builder.take_variant());
+      Program program = std::move(builder).finish();
+      if (rank == 0) both.shared.programs.push_back(std::move(program));
+      if (rank > 0) CHECK(program.streams[kMain].empty());
+    } else {
+      shared.program = ProgramId{1};
+      both.shared.programs.push_back(build(works[rank], Amounts::in_ops).finish());
+    }
+    both.shared.ranks.push_back(shared);
   }
-  both.shared.programs = std::move(shared.programs);
-  both.shared.variants = std::move(shared.variants);
   return both;
 }
 
@@ -57,14 +67,12 @@ Both four_ranks() {
 
 TEST_CASE("amounts alone make a variant, of what varies") {
   const Both both = four_ranks();
-  REQUIRE(both.shared.programs.size() == 2);  // the last one has an op less
-  REQUIRE(both.shared.variants.size() == 3);
-  CHECK(both.shared.variants[0].rows == std::vector<std::uint32_t>{1});
-  CHECK(both.shared.variants[1].rows == std::vector<std::uint32_t>{0});
-  CHECK(both.shared.variants[2].rows == std::vector<std::uint32_t>{2});
-  CHECK(both.shared.variants[0].sizes == std::vector<std::int64_t>{10, 10});
-  CHECK(both.shared.variants[1].sizes == std::vector<std::int64_t>{20, 20});
-  CHECK(both.shared.ranks[3].variant == kNoVariant);
+  const std::vector<Variant>& variants = both.shared.variants;
+  CHECK(variants[0].rows == std::vector<std::uint32_t>{0, 1});
+  CHECK(variants[1].rows == std::vector<std::uint32_t>{0, 0});
+  CHECK(variants[2].rows == std::vector<std::uint32_t>{0, 2});
+  CHECK(variants[0].sizes == std::vector<std::int64_t>{10, 10});
+  CHECK(variants[1].sizes == std::vector<std::int64_t>{20, 20});
 }
 
 TEST_CASE("a variant runs as its own program") {
