@@ -1,6 +1,10 @@
 #include "calibration/collective_check.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 namespace flopcast {
 namespace {
@@ -13,7 +17,6 @@ constexpr double kLargeSlingshot = 0.42;
 constexpr double kLargeSlingshotAllToAll = 0.25;
 constexpr double kLargeThroughHost = 0.15;  // PCIe boxes whose GPUs share roots and sockets
 constexpr double kSmallReached = 0.22;
-constexpr BytesPerSecond kFastestPcie = gigabytes_per_second(128);
 constexpr int kFalls = 4;
 constexpr double kFall = 4.0 / 3;
 constexpr Bytes kSmall = kibibytes(32);
@@ -46,37 +49,80 @@ int count_falls(const std::vector<CheckedRow>& rows) {
   return falls;
 }
 
-void bandwidth_causes(const PlacedTable& table, const CheckedTable& checked,
-                      std::vector<std::string>& causes) {
+// Levels of faults. Sockets: the faulty tables of calibration/data/collectives.json. No GPUDirect:
+// topology/system.h. Cards out of place: google/dranet (22 and 11 of 59 GB/s), NVIDIA/nccl issue
+// 2409 (ACS and IOMMU: 13 and 30 of 48). Slow pairs of nodes: the two of cl00 there.
+constexpr double kSocketLevel = 0.17;  // 0.03 to 0.16: 3 to 8 GB/s of a node
+constexpr double kStagedLeast = 0.15;  // 0.28 to 0.40 without GPUDirect RDMA, and what is near
+constexpr double kStagedMost = 0.5;
+
+void bandwidth_causes(const PlacedTable& table, CheckedTable& checked) {
+  const CheckedRow& last = checked.rows.back();
+  const std::string level = fmt::format(
+      "{:.0f} % of what the links carry, {:.0f} % of the model{}", 100 * last.links_reached,
+      100 * checked.large,
+      checked.low_from ? fmt::format(", low from {} on", to_text(*checked.low_from)) : "");
+  const auto add = [&](std::string cause, const std::string& sign) {
+    checked.likely_causes.push_back({std::move(cause), level + sign});
+  };
   if (table.shape.nodes == 1) {
-    causes.emplace_back(
-        "no peer-to-peer between GPUs: data goes through host memory or across sockets");
+    add("no peer-to-peer between GPUs: data goes through host memory or across sockets",
+        "; one node");
     return;
   }
-  if (checked.large < 0.2) {
-    causes.emplace_back(
-        "TCP sockets instead of RDMA: transport switched off, or its plugin not loaded");
+  const double share = checked.large * table.shape.ranks_per_node;
+  if (checked.large < kSocketLevel) {
+    add("TCP sockets instead of RDMA: transport switched off, or its plugin not loaded",
+        "; sockets reached 3 to 16 %");
   }
-  causes.emplace_back("no GPUDirect RDMA: data is staged in host memory");
-  causes.emplace_back("fewer network cards or channels than the node has; a slow pair of nodes");
-  if (checked.falls > 0) causes.emplace_back("congestion on the fabric");
+  if (checked.large >= kStagedLeast && checked.large <= kStagedMost) {
+    add("no GPUDirect RDMA: data is staged in host memory", "; staging reached 28 to 40 %");
+  }
+  if (table.shape.ranks_per_node > 1 && share < table.shape.ranks_per_node / 2.0) {
+    add(fmt::format("fewer network cards or channels than the node has: as if {:.0f} of {}",
+                    std::max(1.0, std::round(share)), table.shape.ranks_per_node),
+        "; a part of the cards gives that part of the rate");
+  }
+  add("network cards behind another PCIe switch or socket than their GPUs, PCIe ACS or IOMMU in "
+      "the way",
+      "; such nodes reached 19 to 61 %");
+  if (table.shape.nodes == 2) {
+    add("a slow pair of nodes, a cable at half rate", "; such pairs reached 37 to 77 %");
+  }
+  if (checked.falls > 0) {
+    add("congestion on the fabric",
+        fmt::format("; {} rows took a third longer than a larger one", checked.falls));
+  }
 }
 
 void add_causes(const PlacedTable& table, CheckedTable& checked) {
   for (const Shortfall shortfall : checked.shortfalls) {
     switch (shortfall) {
-      case Shortfall::bandwidth: bandwidth_causes(table, checked, checked.likely_causes); break;
+      case Shortfall::bandwidth: bandwidth_causes(table, checked); break;
       case Shortfall::latency:
-        checked.likely_causes.emplace_back(
-            "slow start of small messages: GDRCopy off, receive matching in hardware exhausted, "
-            "untuned container or CPU affinity");
+        checked.likely_causes.push_back(
+            {"slow start of small messages: GDRCopy off, receive matching in hardware exhausted, "
+             "untuned container or CPU affinity",
+             fmt::format("up to {} {:.1f} times the model's time, the smallest {:.0f} us",
+                         to_text(kSmall), 1 / checked.small,
+                         to_microseconds(checked.rows.front().time))});
         break;
       case Shortfall::erratic:
-        checked.likely_causes.emplace_back(
-            "a threshold of the message path (eager, device copy), jitter or congestion");
+        checked.likely_causes.push_back(
+            {"a threshold of the message path (eager, device copy), jitter or congestion",
+             fmt::format("{} rows took a third longer than a larger one", checked.falls)});
         break;
     }
   }
+}
+
+// Of the rows that are judged by their bandwidth, from the smallest after which none is healthy.
+std::optional<Bytes> first_low(const std::vector<CheckedRow>& rows, double least) {
+  std::optional<Bytes> from;
+  for (auto row = rows.rbegin(); row != rows.rend() && row->reached < least; ++row) {
+    from = row->size;
+  }
+  return from;
 }
 
 }  // namespace
@@ -90,9 +136,43 @@ std::string_view to_text(Shortfall shortfall) {
   return {};
 }
 
+Seconds links_time(CollectiveKind kind, Bytes size, GroupShape shape, const NetworkPath& path,
+                   bool switch_reduces) {
+  const double g = shape.ranks_per_node;
+  const double nodes = shape.nodes;
+  const double n = shape.ranks();
+  double inside = 0;   // parts of the buffer that a GPU sends into its domain
+  double outside = 0;  // that a node sends
+  switch (kind) {
+    case CollectiveKind::all_reduce:
+      inside = switch_reduces ? 1 : 2 * (g - 1) / g;
+      outside = 2 * (nodes - 1) / nodes;
+      break;
+    case CollectiveKind::all_gather:
+    case CollectiveKind::reduce_scatter:
+      inside = (g - 1) / g;
+      outside = (nodes - 1) / nodes;
+      break;
+    case CollectiveKind::all_to_all:
+      inside = (g - 1) / n;
+      outside = g * (n - g) / n;
+      break;
+    case CollectiveKind::broadcast:
+    case CollectiveKind::send_recv:
+      inside = shape.nodes > 1 ? 0 : 1;
+      outside = 1;
+      break;
+  }
+  const Seconds domain = g > 1 ? inside * size / path.domain : Seconds{};
+  return shape.nodes > 1 ? std::max(domain, outside * size / path.network) : domain;
+}
+
 CheckedTable check_table(const PlacedTable& table, const NetworkModel& expected) {
   Profile profile;
   profile.network = expected;
+  const bool reduces = expected.regimes && table.shape.ranks_per_node > 2 &&
+                       table.path.domain > kFastestPcie &&
+                       expected.regimes->generation >= GpuGeneration::hopper;
   CheckedTable out;
   out.rows.reserve(table.table.rows.size());
   std::vector<double> small;
@@ -102,8 +182,13 @@ CheckedTable check_table(const PlacedTable& table, const NetworkModel& expected)
     if (!timing) continue;
     const Seconds bound =
         collective_time(profile, table.table.kind, row.size, table.shape, table.path).total();
-    out.rows.push_back(
-        {.size = row.size, .time = timing->time, .bound = bound, .reached = bound / timing->time});
+    const Seconds links = links_time(table.table.kind, row.size, table.shape, table.path, reduces);
+    out.rows.push_back({.size = row.size,
+                        .time = timing->time,
+                        .bound = bound,
+                        .reached = bound / timing->time,
+                        .links = links,
+                        .links_reached = links / timing->time});
     if (row.size <= kSmall) small.push_back(out.rows.back().reached);
     if (row.size >= kLarge) large.push_back(out.rows.back().reached);
   }
@@ -117,6 +202,7 @@ CheckedTable check_table(const PlacedTable& table, const NetworkModel& expected)
   const bool judges_small = !all_to_all || transport != NetworkTransport::slingshot;
   if (out.large > 0 && out.large < least_large(table, transport)) {
     out.shortfalls.push_back(Shortfall::bandwidth);
+    out.low_from = first_low(out.rows, least_large(table, transport));
   }
   if (judges_small && out.small > 0 && out.small < kSmallReached) {
     out.shortfalls.push_back(Shortfall::latency);

@@ -91,7 +91,8 @@ std::vector<FitRow> fit_rows(const ProtocolRegimes& machine, const PlacedTable& 
     rows.push_back(
         {.log_time = std::log(point.time.value),
          .weight = 1.0 / static_cast<double>(points.size()),
-         .open = open_regimes(machine, placed.table.kind, point.size, placed.shape, placed.path)});
+         .open = open_regimes(machine, placed.table.kind, point.size, placed.shape, placed.path),
+         .through_host = placed.shape.nodes == 1 && placed.path.domain <= kFastestPcie});
   }
   return rows;
 }

@@ -6,6 +6,9 @@
 
 namespace flopcast {
 
+/// Links of a GPU that are no faster are PCIe: 16 lanes of its sixth generation.
+inline constexpr BytesPerSecond kFastestPcie = gigabytes_per_second(128);
+
 /// Bandwidths of one direction.
 struct NetworkPath {
   BytesPerSecond domain;   // of one rank into its NVLink domain

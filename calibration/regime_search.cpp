@@ -21,7 +21,10 @@ constexpr std::size_t kCongestion = 6;
 constexpr std::size_t kGrowth = 7;
 constexpr std::size_t kGrowthSize = 8;
 constexpr std::size_t kBias = 9;
-constexpr std::size_t kParameters = 10;
+constexpr std::size_t kOverlap = 10;
+constexpr std::size_t kRendezvous = 11;
+constexpr std::size_t kRendezvousSize = 12;
+constexpr std::size_t kParameters = 13;
 using Vector = std::array<double, kParameters>;
 
 RegimeScale to_scale(const Vector& v) {
@@ -34,14 +37,26 @@ RegimeScale to_scale(const Vector& v) {
           .congestion = v[kCongestion],
           .growth = v[kGrowth],
           .growth_size = bytes(std::exp(v[kGrowthSize])),
+          .overlap = v[kOverlap],
+          .rendezvous = v[kRendezvous],
+          .rendezvous_size = bytes(std::exp(v[kRendezvousSize])),
           .bias = std::exp(v[kBias])};
 }
 
 Vector to_vector(const RegimeScale& scale) {
-  return {std::log(scale.base),      std::log(scale.hop), std::log(scale.network_hop),
-          std::log(scale.bandwidth), scale.ramp,          scale.spread,
-          scale.congestion,          scale.growth,        std::log(scale.growth_size.value),
-          std::log(scale.bias)};
+  return {std::log(scale.base),
+          std::log(scale.hop),
+          std::log(scale.network_hop),
+          std::log(scale.bandwidth),
+          scale.ramp,
+          scale.spread,
+          scale.congestion,
+          scale.growth,
+          std::log(scale.growth_size.value),
+          std::log(scale.bias),
+          scale.overlap,
+          scale.rendezvous,
+          std::log(scale.rendezvous_size.value)};
 }
 
 // Range of each around where it starts, and its pull towards there.
@@ -60,9 +75,12 @@ constexpr std::array<Range, kParameters> kRanges{{{kTenfold, kTenfold, kAny, 1},
                                                   {2.5, 2.0, 0, 1},  // ramp
                                                   {1, 1, kAny, 1},
                                                   {1, 1, 0, 1},  // congestion
-                                                  {3, 3, 0, 1},
+                                                  {0.9, 3, -0.9, 1},
                                                   {6, 6, kAny, 0.05},
-                                                  {1, 1, kAny, 1}}};
+                                                  {1, 1, kAny, 1},
+                                                  {0, 0.9, 0, 1},  // overlap
+                                                  {0, 8, 0, 0.1},
+                                                  {6, 6, kAny, 0.05}}};
 
 using RegimeId = std::pair<NcclAlgorithm, NcclProtocol>;
 
@@ -70,12 +88,17 @@ using RegimeId = std::pair<NcclAlgorithm, NcclProtocol>;
 // Jeeves 1961). The objective, a mean of relative errors, has kinks where the fastest regime
 // changes and where an error is 0, so that no derivative is used. Its pull towards the prior keeps
 // parameters in place that no row depends on, and sets the balance between base and hops where only
-// one shape was measured.
+// one shape was measured. A step at some size is found by trial: far from it no small move of its
+// size or height changes the objective.
 class RegimeSearch {
  public:
   RegimeSearch(const std::vector<FitRow>& rows, const ProtocolRegimes& prior, CollectiveKind kind,
                RegimeScope scope)
-      : rows_(rows) {
+      : rows_(rows),
+        rendezvous_(scope == RegimeScope::network && prior.transport != NetworkTransport::verbs),
+        most_congestion_(scope == RegimeScope::network ? 1
+                         : rows.front().through_host   ? 2
+                                                       : 0) {
     std::set<RegimeId> ids;
     for (const FitRow& row : rows_) {
       for (const RegimeParts& parts : row.open.view()) {
@@ -102,14 +125,18 @@ class RegimeSearch {
   std::vector<FittedRegime> fit(CollectiveKind kind, RegimeScope scope) {
     std::vector<Vector> best = start_;
     double best_cost = descend(best, kFirstStep);
-    for (int kick = 0; kick < kKicks; ++kick) {
-      std::vector<Vector> at = kicked(best);
+    const auto consider = [&](std::vector<Vector> at) {
       const double found = descend(at, kKickStep);
       if (found < best_cost) {
         best = std::move(at);
         best_cost = found;
       }
+    };
+    for (std::size_t i = 0; i < start_.size(); ++i) {
+      consider(with_growth(best, i));
+      if (rendezvous_) consider(with_rendezvous(best, i));
     }
+    for (int kick = 0; kick < kKicks; ++kick) consider(kicked(best));
     std::vector<FittedRegime> out;
     for (const auto& [id, i] : index_) {
       out.push_back({.key = {kind, scope, id.first, id.second}, .scale = to_scale(best[i])});
@@ -127,7 +154,10 @@ class RegimeSearch {
   static constexpr double kKickWidth = 0.6;
   static constexpr double kProgress = 1e-4;
   static constexpr double kPull = 2e-3;
-  static constexpr double kClip = 1.0;    // an error beyond this says the row is of another world
+  static constexpr double kClip = 1.0;  // an error beyond this says the row is of another world
+  static constexpr double kSmallestStep = 64;  // bytes
+  static constexpr double kLargestStep = 4e6;
+  static constexpr double kStepRatio = 4;
   static constexpr double kRound = 0.01;  // errors below count by their square
 
   // Compass search from `at`; returns the cost that it ends at.
@@ -148,11 +178,51 @@ class RegimeSearch {
     return now;
   }
 
+  // The best of some steps by a factor at some size. One that falls starts from longer steps.
+  std::vector<Vector> with_growth(const std::vector<Vector>& from, std::size_t regime) const {
+    std::vector<std::vector<Vector>> trials;
+    for (double size = kSmallestStep; size < kLargestStep; size *= kStepRatio) {
+      for (const double growth : {-0.6, 0.5, 1.5}) {
+        Vector& v = trials.emplace_back(from)[regime];
+        v[kGrowth] = growth;
+        v[kGrowthSize] = std::log(size);
+        if (growth > 0) continue;
+        v[kHop] -= std::log(1 + growth);
+        v[kNetworkHop] -= std::log(1 + growth);
+      }
+    }
+    return best_of(trials);
+  }
+
+  // The same for rendezvous. NCCL may take such a regime where another would be faster.
+  std::vector<Vector> with_rendezvous(const std::vector<Vector>& from, std::size_t regime) const {
+    std::vector<std::vector<Vector>> trials;
+    for (double size = kSmallestStep; size < kLargestStep; size *= kStepRatio) {
+      for (const double rendezvous : {0.5, 1.5, 4.0}) {
+        for (const double bias : {0.0, -0.8}) {
+          Vector& v = trials.emplace_back(from)[regime];
+          v[kRendezvous] = rendezvous;
+          v[kRendezvousSize] = std::log(size);
+          v[kBias] = bounded(regime, kBias, v[kBias] + bias);
+        }
+      }
+    }
+    return best_of(trials);
+  }
+
+  std::vector<Vector> best_of(const std::vector<std::vector<Vector>>& trials) const {
+    return *std::ranges::min_element(trials, {}, [this](const auto& at) { return cost(at); });
+  }
+
+  bool is_fitted(std::size_t parameter) const {
+    return rendezvous_ || (parameter != kRendezvous && parameter != kRendezvousSize);
+  }
+
   // Some parameters moved at random, to leave a local minimum.
   std::vector<Vector> kicked(std::vector<Vector> at) {
     for (std::size_t i = 0; i < at.size(); ++i) {
       for (std::size_t k = 0; k < kParameters; ++k) {
-        if (random() < kKickShare) {
+        if (is_fitted(k) && random() < kKickShare) {
           at[i][k] = bounded(i, k, at[i][k] + kKickWidth * (2 * random() - 1));
         }
       }
@@ -221,6 +291,7 @@ class RegimeSearch {
     Times times = times_at(at);
     for (std::size_t i = 0; i < at.size(); ++i) {
       for (std::size_t k = 0; k < kParameters; ++k) {
+        if (!is_fitted(k)) continue;
         for (const double direction : {1.0, -1.0}) {
           const double before = at[i][k];
           at[i][k] = bounded(i, k, before + direction * step);
@@ -269,10 +340,13 @@ class RegimeSearch {
   double bounded(std::size_t regime, std::size_t parameter, double value) const {
     const Range& range = kRanges[parameter];
     const double middle = start_[regime][parameter];
-    return std::clamp(value, std::max(range.least, middle - range.below), middle + range.above);
+    const double above = parameter == kCongestion ? most_congestion_ : range.above;
+    return std::clamp(value, std::max(range.least, middle - range.below), middle + above);
   }
 
   const std::vector<FitRow>& rows_;
+  bool rendezvous_;  // of the transport
+  double most_congestion_;
   std::vector<std::size_t> regimes_;  // of every open regime of every row, by index_
   std::map<RegimeId, std::size_t> index_;
   std::vector<Vector> start_;

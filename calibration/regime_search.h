@@ -13,9 +13,10 @@ struct FitRow {
   double log_time = 0;
   double weight = 0;  // rows of a table together weigh 1
   RegimeList open{};
+  bool through_host = false;  // one node, whose GPUs have only PCIe
 };
 
-/// Starts from the scales that `prior` has, fitted or not.
+/// `rows` are of one machine. Starts from the scales that `prior` has, fitted or not.
 std::vector<FittedRegime> fit_regimes(const std::vector<FitRow>& rows, const ProtocolRegimes& prior,
                                       CollectiveKind kind, RegimeScope scope);
 

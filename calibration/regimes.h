@@ -3,15 +3,25 @@
 // Time of a collective as NCCL composes it: one regime for each algorithm and protocol, of which
 // NCCL takes the one that it believes to be the fastest. A regime is NCCL's own latency and
 // bandwidth (nccl_model.h) scaled to what a machine really does, plus what NCCL's model leaves out:
-//   steps = steps inside * hop + steps between nodes * network hop
-//   L = base + steps * (1 + growth / (1 + (growth size / S)^4))
+//   outside = steps between nodes * network hop
+//   steps = (steps inside * hop + outside) * (1 + growth * past(growth size))
+//         + outside * rendezvous * past(rendezvous size)
+//   past(s) = 1 / (1 + (s / m)^4) of a message of m bytes, what a rank sends at once
+//   L = base + steps
 //   T = bytes / (bandwidth * ((n-1)/n)^spread) * (nodes/2)^congestion
-//   time = L + T + ramp * sqrt(L * T)
+//   time = L + T + ramp * sqrt(L * T) - overlap * min(steps, T)
 // ramp: a buffer cut into the best number of pieces that follow one another over the steps takes
 // (sqrt L + sqrt T)^2, which is ramp = 2; NCCL keeps several pieces under way, hence less.
+// overlap: with several pieces under way the next one's latency passes while one is transferred.
 // growth: small messages use few channels and threads; from some size on more, with longer steps.
+//   That size is of a rank's part in rings: NCCL multiplies its thread thresholds by the ranks
+//   (tuning.cc, from memory); all-gathers of 2, 4 and 8 H100 all turn at 4 KB a rank.
+//   Below 0: a transport that copies the smallest messages by the CPU takes longer for them.
+// rendezvous: from some size on, transports other than NCCL's verbs agree on the place of a message
+//   with the receiver first, and copy no more: each step between nodes takes a round trip longer.
 // spread: in small groups a rank copies and reduces more per byte that it sends.
-// congestion: large groups share and collide on a network's upper levels.
+// congestion: large groups share and collide on a network's upper levels; of one node behind PCIe,
+//   (ranks/2)^congestion, they share its roots, sockets and host memory.
 // bias: NCCL compares estimates, not these times; it takes the least bias * time.
 // Unscaled it is the prior for a machine of which nothing is known but its links.
 
@@ -50,6 +60,9 @@ struct RegimeScale {
   double congestion = 0;
   double growth = 0;
   Bytes growth_size = kibibytes(16);
+  double overlap = 0;
+  double rendezvous = 0;
+  Bytes rendezvous_size = kibibytes(16);
   double bias = 1;
 };
 
@@ -85,7 +98,7 @@ struct RegimeParts {
   Seconds inside;   // all steps over NVLink
   Seconds outside;  // all steps between nodes
   Seconds transfer;
-  Bytes size{};
+  Bytes message{};  // of one rank in rings and exchanges, else of the whole buffer
   GroupShape shape{};
 };
 

@@ -26,8 +26,11 @@ RegimeScale read_scale(const Node& node) {
           .ramp = node.at("ramp").number(0, 100),
           .spread = node.at("spread").number(-10, 10),
           .congestion = node.at("congestion").number(0, 10),
-          .growth = node.at("growth").number(0, 100),
+          .growth = node.at("growth").number(-1, 100),
           .growth_size = node.at("growth_size").positive_quantity<Bytes>(),
+          .overlap = node.at("overlap").fraction(),
+          .rendezvous = node.at("rendezvous").number(0, 100),
+          .rendezvous_size = node.at("rendezvous_size").positive_quantity<Bytes>(),
           .bias = node.at("bias").number(kLeastScale, kMostScale)};
 }
 
@@ -60,6 +63,9 @@ Json regime_json(const FittedRegime& regime) {
           {"congestion", rounded(scale.congestion)},
           {"growth", rounded(scale.growth)},
           {"growth_size", size_text(scale.growth_size)},
+          {"overlap", rounded(scale.overlap)},
+          {"rendezvous", rounded(scale.rendezvous)},
+          {"rendezvous_size", size_text(scale.rendezvous_size)},
           {"bias", rounded(scale.bias)}};
 }
 

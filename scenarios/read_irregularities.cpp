@@ -12,7 +12,23 @@ namespace {
 // Below it a part is broken, not slow.
 constexpr double kLeastPart = 0.001;
 
-constexpr std::array kDegradable{LinkKind::nvlink, LinkKind::nic, LinkKind::leaf_uplink};
+constexpr std::array kDegradable{LinkKind::nvlink,      LinkKind::nic,
+                                 LinkKind::leaf_uplink, LinkKind::spine_uplink,
+                                 LinkKind::switch_link, LinkKind::zone_uplink};
+
+/// What the places of its links are numbered by.
+constexpr std::string_view places_of(LinkKind kind) {
+  switch (kind) {
+    case LinkKind::nvlink:
+    case LinkKind::pcie:
+    case LinkKind::nic: return "gpus";
+    case LinkKind::leaf_uplink: return "leaves";
+    case LinkKind::spine_uplink: return "spine_groups";
+    case LinkKind::switch_link: return "cables";
+    case LinkKind::zone_uplink: return "zones";
+  }
+  return {};
+}
 
 struct Range {
   int first = 0;
@@ -74,7 +90,7 @@ void read_degraded(const std::optional<Node>& node, ClusterSpec& spec) {
     const int places = count_of_places(spec, kind);
     if (places == 0) link.fail(fmt::format("the cluster has no {}", to_text(kind)));
     const double factor = row.at("factor").fraction(kLeastPart, 1);
-    for (const Node& item : row.at(kind == LinkKind::leaf_uplink ? "leaves" : "gpus").items()) {
+    for (const Node& item : row.at(places_of(kind)).items()) {
       const Range range = read_range(item, places);
       spec.degraded.push_back(
           {.kind = kind, .first = range.first, .last = range.last, .factor = factor});

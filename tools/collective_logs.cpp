@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 
 #include "scenarios/catalogue.h"
 #include "scenarios/import_nccl_tests.h"
@@ -11,6 +12,8 @@
 #include "scenarios/nearest.h"
 #include "sim/errors.h"
 #include "tools/data_folders.h"
+#include "topology/group_load.h"
+#include "topology/group_path.h"
 
 namespace flopcast {
 namespace {
@@ -52,8 +55,7 @@ GroupShape shape_of(CollectiveTable& table, const System& system) {
   const int domain = domain_size(system);
   if (!table.nodes) {
     table.notes.push_back(fmt::format(
-        "number of nodes not said: taken to be the fewest that hold {} ranks; give --nodes if not",
-        table.ranks));
+        "number of nodes not said: taken to be the fewest that hold {} ranks", table.ranks));
   }
   const int nodes = table.nodes.value_or((table.ranks + domain - 1) / domain);
   const int used = domain > system.gpus_per_node ? (table.ranks + domain - 1) / domain : nodes;
@@ -62,6 +64,75 @@ GroupShape shape_of(CollectiveTable& table, const System& system) {
                                  table.file, table.ranks, nodes, system.name, domain));
   }
   return {.ranks_per_node = table.ranks / used, .nodes = used};
+}
+
+// Of a V100's six NVLinks in the cube mesh of a node, those to the first `members` of its eight
+// GPUs. Source: nvidia-smi topo -m of such nodes, from memory; 22, 85 and 135 GB/s measured by 2, 4
+// and 8.
+constexpr std::array<int, 9> kCubeLinks{0, 1, 1, 2, 4, 6, 6, 6, 6};
+
+// Into its domain, of a rank among `members`. In a mesh a GPU uses its links to them alone: of a
+// full mesh equal parts to each other GPU.
+BytesPerSecond domain_bandwidth(const System& system, int members) {
+  switch (system.node_link) {
+    case NodeLink::pcie: return system.gpu.pcie;
+    case NodeLink::nvswitch: return system.gpu.nvlink;
+    case NodeLink::nvlink_mesh: {
+      const int others = std::max(1, domain_size(system) - 1);
+      if (system.gpu.architecture == "volta" && others == 7) {
+        const auto place = static_cast<std::size_t>(std::clamp(members, 2, 8));
+        return system.gpu.nvlink * (kCubeLinks[place] / 6.0);
+      }
+      return system.gpu.nvlink * (std::clamp(members - 1, 1, others) / static_cast<double>(others));
+    }
+  }
+  return system.gpu.nvlink;
+}
+
+// The first GPUs of the first domains.
+std::vector<GpuId> members_of(const Cluster& cluster, GroupShape shape) {
+  const int domain = domain_size(cluster.spec().system);
+  std::vector<GpuId> gpus;
+  gpus.reserve(static_cast<std::size_t>(shape.ranks()));
+  for (int node = 0; node < shape.nodes; ++node) {
+    for (int rank = 0; rank < shape.ranks_per_node; ++rank) {
+      gpus.push_back(GpuId{static_cast<std::uint32_t>(node * domain + rank)});
+    }
+  }
+  return gpus;
+}
+
+// With the worst of its degraded cards and NVLinks: all channels wait for it.
+NetworkPath path_of(const Cluster& cluster, CollectiveKind kind, GroupShape shape) {
+  const System& system = cluster.spec().system;
+  const bool pair = kind == CollectiveKind::send_recv;
+  const std::vector<GpuId> gpus =
+      members_of(cluster, pair ? GroupShape{shape.nodes > 1 ? 1 : 2, shape.nodes} : shape);
+  NetworkPath path{
+      .domain = domain_bandwidth(system, shape.ranks_per_node), .network = {}, .network_hop = {}};
+  if (shape.nodes > 1) {
+    const double nodes = std::max(1.0, 1.0 * domain_size(system) / system.gpus_per_node);
+    path.network = nodes * node_bandwidth(cluster, gpus);
+    path.network_hop = network_latency(cluster, gpus);
+  }
+  double nvlink = 1;
+  double nic = 1;
+  for (const LinkLoad& load : group_load(cluster, gpus, LoadPattern::ring)) {
+    const double condition = cluster.condition_of(load.link);
+    const LinkKind link = cluster.links()[index_of(load.link)].kind;
+    if (link == LinkKind::nvlink) nvlink = std::min(nvlink, condition);
+    if (link == LinkKind::nic) nic = std::min(nic, condition);
+  }
+  path.domain = nvlink * path.domain;
+  path.network = nic * path.network;
+  return path;
+}
+
+void require_network(const CollectiveTable& table, GroupShape shape, const NetworkPath& path,
+                     const System& system) {
+  if (shape.nodes == 1 || path.network.value > 0) return;
+  throw InputError(fmt::format("{}: {} nodes, but {} has no network cards", table.file, shape.nodes,
+                               system.name));
 }
 
 }  // namespace
@@ -96,12 +167,31 @@ NetworkModel CollectiveMachine::prior() const {
   return model;
 }
 
+std::vector<PlacedTable> tables_on(const Cluster& cluster, const CollectiveLogOptions& options) {
+  std::vector<CollectiveTable> tables = read_logs(options);
+  std::vector<PlacedTable> out;
+  out.reserve(tables.size());
+  for (CollectiveTable& table : tables) {
+    const GroupShape shape = shape_of(table, cluster.spec().system);
+    const int needed =
+        (shape.nodes - 1) * domain_size(cluster.spec().system) + shape.ranks_per_node;
+    if (needed > cluster.gpu_count()) {
+      throw InputError(fmt::format("{}: {} ranks on {} nodes, but the cluster has {} GPUs",
+                                   table.file, table.ranks, shape.nodes, cluster.gpu_count()));
+    }
+    const NetworkPath path = path_of(cluster, table.kind, shape);
+    require_network(table, shape, path, cluster.spec().system);
+    out.push_back({.table = std::move(table), .shape = shape, .path = path});
+  }
+  return out;
+}
+
 NetworkPath path_on(const System& system, CollectiveKind kind, GroupShape shape) {
   const int domain = domain_size(system);
   // A rank of a pair has its share of the node's cards; a group has the cards of its members.
   const int members = kind == CollectiveKind::send_recv ? 1 : shape.ranks_per_node;
   const double cards = static_cast<double>(system.nics) * domain / system.gpus_per_node;
-  return {.domain = system.node_link == NodeLink::pcie ? system.gpu.pcie : system.gpu.nvlink,
+  return {.domain = domain_bandwidth(system, shape.ranks_per_node),
           .network =
               shape.nodes > 1 ? cards * members / domain * system.nic_bandwidth : BytesPerSecond{},
           .network_hop = kNetworkHop};
@@ -124,10 +214,7 @@ std::vector<PlacedTable> placed_tables(const CollectiveLogOptions& options,
   for (CollectiveTable& table : tables) {
     const GroupShape shape = shape_of(table, machine.system);
     const NetworkPath path = path_on(machine.system, table.kind, shape);
-    if (shape.nodes > 1 && path.network.value <= 0) {
-      throw InputError(fmt::format("{}: {} nodes, but {} has no network cards", table.file,
-                                   shape.nodes, machine.system.name));
-    }
+    require_network(table, shape, path, machine.system);
     out.push_back({.table = std::move(table), .shape = shape, .path = path});
   }
   return out;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "calibration/collective_fit.h"
+#include "topology/cluster.h"
 #include "topology/system.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): CLI11 is called so
@@ -42,6 +43,10 @@ CollectiveMachine read_machine(const CollectiveLogOptions& options);
 
 /// The wires of a group on a system.
 NetworkPath path_on(const System& system, CollectiveKind kind, GroupShape shape);
+
+/// Tables of `options` on the first GPUs of a cluster, with what its faults leave of their links.
+/// Throws InputError where a log has more ranks than the cluster has GPUs.
+std::vector<PlacedTable> tables_on(const Cluster& cluster, const CollectiveLogOptions& options);
 
 /// Tables on the machine. Where neither the log nor --nodes says how many nodes took part, the
 /// fewest that hold the ranks, which a note of the table says.

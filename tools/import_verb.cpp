@@ -76,8 +76,8 @@ std::string verdict_text(const CheckedTable& checked) {
   std::string text = "below the bound of NCCL's own model (assumed):";
   for (const Shortfall shortfall : checked.shortfalls)
     text += fmt::format(" {}", to_text(shortfall));
-  for (const std::string& cause : checked.likely_causes)
-    text += fmt::format("\n  likely: {}", cause);
+  for (const LikelyCause& likely : checked.likely_causes)
+    text += fmt::format("\n  likely: {} ({})", likely.cause, likely.because);
   return text + "\n";
 }
 
@@ -117,10 +117,13 @@ Json table_json(const Imported& imported) {
   if (imported.checked) {
     Json shortfalls = Json::array();
     for (const Shortfall one : imported.checked->shortfalls) shortfalls.push_back(to_text(one));
+    Json causes = Json::array();
+    for (const LikelyCause& likely : imported.checked->likely_causes)
+      causes.push_back(likely.cause);
     json["check"] = {{"reached_large", imported.checked->large},
                      {"reached_small", imported.checked->small},
                      {"shortfalls", shortfalls},
-                     {"likely_causes", imported.checked->likely_causes}};
+                     {"likely_causes", causes}};
   }
   return json;
 }

@@ -4,14 +4,17 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "scenarios/import_topology.h"
 #include "sim/errors.h"
 #include "tools/choice.h"
+#include "tools/collective_logs.h"
 #include "tools/data_folders.h"
 #include "tools/output.h"
 #include "tools/scenario_options.h"
+#include "tools/topology_check.h"
 #include "tools/topology_report.h"
 #include "tools/verbs.h"
 #include "topology/analysis.h"
@@ -29,6 +32,7 @@ struct ShowOptions {
   std::string format = "table";
   std::optional<std::string> output;
   std::optional<std::string> dot;
+  CollectiveLogOptions logs;  // of --check; its system is the cluster's
 };
 
 struct ImportOptions {
@@ -47,6 +51,21 @@ TopologyFormat read_format(std::string_view name) {
   return read_choice<TopologyFormat>("--format", name, kFormats);
 }
 
+ExitCode check_logs(const Cluster& cluster, const ShowOptions& options, TopologyFormat format) {
+  const NetworkModel model = CollectiveMachine{cluster.spec().system}.prior();
+  std::vector<CheckedLog> logs;
+  bool healthy = true;
+  for (PlacedTable& placed : tables_on(cluster, options.logs)) {
+    CheckedTable checked = check_table(placed, model);
+    healthy = healthy && checked.healthy();
+    logs.push_back({.placed = std::move(placed), .checked = std::move(checked)});
+  }
+  const bool colour = !options.output && terminal_shows_colour();
+  write_output(options.output, format == TopologyFormat::json ? topology_check_json(logs)
+                                                              : topology_check_text(logs, colour));
+  return healthy ? ExitCode::passed : ExitCode::failed;
+}
+
 ExitCode show(const ShowOptions& options) {
   const TopologyFormat format = read_format(options.format);
   if (!options.file && !options.system) {
@@ -63,6 +82,7 @@ ExitCode show(const ShowOptions& options) {
   const Cluster cluster(
       read_cluster_alone(options.file, overrides, find_data_folders(options.data)));
   if (options.dot) write_output(options.dot, to_dot(cluster));
+  if (!options.logs.files.empty()) return check_logs(cluster, options, format);
   const bool colour = !options.output && terminal_shows_colour();
   write_output(options.output, format == TopologyFormat::json ? topology_json(cluster)
                                                               : topology_text(cluster, colour));
@@ -107,6 +127,12 @@ Verb add_topology_verb(CLI::App& app) {
   show_verb->add_option("--format", options->format, "table or json")->capture_default_str();
   show_verb->add_option("-o,--output", options->output, "Write to a file")->type_name("FILE");
   show_verb->add_option("--dot", options->dot, "Write the graph for Graphviz")->type_name("FILE");
+  show_verb
+      ->add_option("--check", options->logs.files,
+                   "Logs of nccl-tests instead: what they reach of links and model, likely causes")
+      ->type_name("LOG...");
+  show_verb->add_option("--kind", options->logs.kind,
+                        "The collective, where a log does not say it");
   CLI::App* import_verb = verb->add_subcommand(
       "import", "Text of nvidia-smi topo -m, or NCCL's topology XML, as a system for a scenario");
   import_verb->add_option("FILE", imports->file, "What the node said")->required();

@@ -261,25 +261,27 @@ void Cluster::add_torus_links() {
   }
 }
 
+// The first of its two links.
+std::uint32_t Cluster::link_at(LinkKind kind, std::uint32_t place) const {
+  switch (kind) {
+    case LinkKind::nvlink: return index_of(to_domain(GpuId{place}));
+    case LinkKind::nic:
+      return first_.nic_links + 2 * static_cast<std::uint32_t>(nic_of(GpuId{place}));
+    case LinkKind::leaf_uplink: return first_.leaf_links + 2 * place;
+    case LinkKind::spine_uplink: return first_.spine_links + 2 * place;
+    case LinkKind::switch_link: return first_.switch_links + 2 * place;
+    case LinkKind::zone_uplink: return first_.zone_links + 2 * place;
+    case LinkKind::pcie:
+    case LinkKind::host_memory:
+    case LinkKind::storage: break;  // not counted by count_of_places
+  }
+  FLOPCAST_CHECK(false, "problem_of lets only places pass that count_of_places counts");
+  return 0;
+}
+
 void Cluster::degrade(const DegradedLinks& links) {
   for (int place = links.first; place <= links.last; ++place) {
-    const GpuId gpu{static_cast<std::uint32_t>(place)};
-    std::uint32_t first = 0;
-    switch (links.kind) {
-      case LinkKind::nvlink: first = index_of(to_domain(gpu)); break;
-      case LinkKind::nic:
-        first = first_.nic_links + 2 * static_cast<std::uint32_t>(nic_of(gpu));
-        break;
-      case LinkKind::leaf_uplink:
-        first = first_.leaf_links + 2 * static_cast<std::uint32_t>(place);
-        break;
-      case LinkKind::pcie:
-      case LinkKind::spine_uplink:
-      case LinkKind::switch_link:
-      case LinkKind::host_memory:
-      case LinkKind::storage:
-      case LinkKind::zone_uplink: return;  // not counted by count_of_places
-    }
+    const std::uint32_t first = link_at(links.kind, static_cast<std::uint32_t>(place));
     for (const std::uint32_t link : {first, first + 1}) {
       double& condition = conditions_.try_emplace(LinkId{link}, 1).first->second;
       condition = std::min(condition, links.factor);

@@ -80,8 +80,10 @@ struct SlowGpus {
   double speed = 1;
 };
 
-/// Links that carry `factor` of their nominal rate, both ways: nvlink and nic of GPUs first to
-/// last, or leaf_uplink of leaves first to last.
+/// Links that carry `factor` of their nominal rate, both ways. Places first to last are GPUs
+/// (nvlink and nic), leaves (leaf_uplink), groups of spines (spine_uplink), zones (zone_uplink) or
+/// cables (switch_link): of a graph as it lists them; of a dragonfly the pairs of groups, first
+/// those of group 0 with each later one; of a torus by router, then by dimension.
 struct DegradedLinks {
   LinkKind kind = LinkKind::nic;
   int first = 0;
@@ -105,7 +107,8 @@ struct ClusterSpec {
 /// divides gpus_per_node 8 nor is a multiple of it". Nothing if it is sound.
 std::optional<std::string> problem_of(const ClusterSpec& spec);
 
-/// GPUs or leaves whose link of a kind may be degraded; 0 where the cluster has no such links.
+/// Places whose link of a kind may be degraded (DegradedLinks); 0 where the cluster has no such
+/// links.
 int count_of_places(const ClusterSpec& spec, LinkKind kind);
 
 enum class DeviceKind : std::uint8_t {
@@ -229,6 +232,7 @@ class Cluster {
   void add_torus_links();
   BytesPerSecond trunk(double cards, int cables, std::uint64_t number) const;
   int leaf_of_nic(int nic) const;
+  std::uint32_t link_at(LinkKind kind, std::uint32_t place) const;
   void degrade(const DegradedLinks& links);
   std::uint32_t add_block(DeviceKind kind, int count);
   void add_pair(LinkKind kind, std::uint32_t lower, std::uint32_t upper, BytesPerSecond capacity);

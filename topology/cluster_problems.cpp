@@ -97,6 +97,27 @@ std::optional<std::string> problem_of_places(const ClusterSpec& spec) {
   return std::nullopt;
 }
 
+// Between switches that no tree joins.
+int count_of_cables(const ClusterSpec& spec, const FabricPlan& plan) {
+  switch (spec.fabric.kind) {
+    case FabricKind::single_switch:
+    case FabricKind::fat_tree:
+    case FabricKind::rail_optimized:
+    case FabricKind::rail_only: return 0;
+    case FabricKind::dragonfly: return plan.spine_groups * (plan.spine_groups - 1) / 2;
+    case FabricKind::torus: {
+      int cables = 0;
+      for (const int size : spec.fabric.dimensions) {
+        // Two routers share one cable, a lone one has none.
+        cables += size == 1 ? 0 : size == 2 ? plan.leaves() / 2 : plan.leaves();
+      }
+      return cables;
+    }
+    case FabricKind::graph: return static_cast<int>(spec.fabric.graph.cables.size());
+  }
+  return 0;
+}
+
 }  // namespace
 
 int count_of_places(const ClusterSpec& spec, LinkKind kind) {
@@ -107,11 +128,11 @@ int count_of_places(const ClusterSpec& spec, LinkKind kind) {
     case LinkKind::pcie: return 0;
     case LinkKind::nic: return plan.nics_per_node > 0 ? gpus : 0;
     case LinkKind::leaf_uplink: return plan.spine_groups > 0 ? plan.leaves() : 0;
-    case LinkKind::spine_uplink:
-    case LinkKind::switch_link:
+    case LinkKind::spine_uplink: return plan.core ? plan.spine_groups : 0;
+    case LinkKind::switch_link: return plan.nics_per_node > 0 ? count_of_cables(spec, plan) : 0;
+    case LinkKind::zone_uplink: return plan.zones > 1 ? plan.zones : 0;
     case LinkKind::host_memory:
-    case LinkKind::storage:
-    case LinkKind::zone_uplink: return 0;
+    case LinkKind::storage: return 0;
   }
   return 0;
 }

@@ -74,7 +74,7 @@ void add_irregularity(Generator& random, RandomJob& c) {
     const int gpu = static_cast<int>(random.below(gpus));
     c.cluster.slow.push_back({.first = gpu, .last = gpu, .speed = 0.5 + 0.5 * random.unit()});
   }
-  for (const LinkKind kind : {LinkKind::nvlink, LinkKind::nic, LinkKind::leaf_uplink}) {
+  for (const LinkKind kind : kLinkKinds) {
     const int places = count_of_places(c.cluster, kind);
     if (places == 0 || random.chance(0.7)) continue;
     const int first = place(places);

@@ -84,6 +84,15 @@ def network(entry):
     return total * share
 
 
+def domain_rate(entry, label, rate):
+    """GB/s of one GPU's links to the others of its group; in a mesh only some lead there: of
+    V100's six NVLinks one to the first neighbour and four within the first four GPUs."""
+    members = entry["gpus_per_node"]
+    if label == "V100":
+        return rate * {2: 1, 4: 4, 8: 6}[members] / 6
+    return rate * (members - 1) / 7 if label == "AMD" else rate
+
+
 def transport(fabric):
     """How NCCL reaches the NICs (calibration/regimes.h)."""
     return next((t for t in ("slingshot", "efa", "tcpx") if fabric.startswith(t)), "verbs")
@@ -117,7 +126,7 @@ def main():
                  "cluster": cluster(entry), "group": group(entry, label),
                  "kind": KINDS[entry["collective"]], "generation": generation,
                  "ranks_per_node": entry["gpus"] if one_domain else entry["gpus_per_node"],
-                 "nodes": 1 if one_domain else entry["nodes"], "domain": f"{domain} GB/s",
+                 "nodes": 1 if one_domain else entry["nodes"], "domain": f"{domain_rate(entry, label, domain):g} GB/s",
                  "network": f"{network(entry):g} GB/s",
                  "transport": transport(entry["fabric"])}
         for key, value in (("sharp", "sharp" in entry["fabric"]), ("forced", entry["forced"]),

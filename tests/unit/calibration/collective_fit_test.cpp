@@ -1,6 +1,7 @@
 #include "calibration/collective_fit.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <set>
 
 #include "scenarios/import_nccl_tests.h"
@@ -119,6 +120,64 @@ TEST_CASE("regimes of a profile answer where no curve was measured") {
       collective_time(profile, CollectiveKind::all_gather, bytes(8), {8, 1}, kPath);
   CHECK(to_microseconds(time.total()) == Approx(10.8).epsilon(0.01));
   CHECK(time.evidence == Evidence::assumed);
+}
+
+// By hand: 10 us of launch, 20 of steps inside, 30 between nodes, 40 of transfer.
+TEST_CASE("what scales do to the parts of a regime") {
+  RegimeParts parts{.algorithm = NcclAlgorithm::ring,
+                    .protocol = NcclProtocol::simple,
+                    .base = microseconds(10),
+                    .inside = microseconds(20),
+                    .outside = microseconds(30),
+                    .transfer = microseconds(40),
+                    .message = kibibytes(64),
+                    .shape = {4, 2}};
+  const auto time = [&parts](RegimeScale scale) {
+    return to_microseconds(scaled(parts, scale).total());
+  };
+  CHECK(time({}) == Approx(100));
+  CHECK(time({.ramp = 0.5}) == Approx(100 + 0.5 * std::sqrt(60 * 40)));
+  // Half of the 40 us that steps and transfer have in common.
+  CHECK(time({.overlap = 0.5}) == Approx(80));
+  // At its size half of a step has come: half of 50 us less half, half of 2 * 30 us.
+  CHECK(time({.growth = -0.5, .growth_size = kibibytes(64)}) == Approx(100 - 12.5));
+  CHECK(time({.rendezvous = 2, .rendezvous_size = kibibytes(64)}) == Approx(130));
+  CHECK(time({.rendezvous = 2, .rendezvous_size = mebibytes(64)}) == Approx(100));
+  CHECK(time({.congestion = 1}) == Approx(100));  // two nodes are what the prior is of
+  parts.shape = {4, 1};
+  CHECK(time({.congestion = 1}) == Approx(140));
+}
+
+// A part that starts behind a card passes the network once for each node: of 7 steps 2, on 2 nodes
+// of 4; 3 of 3 with one GPU a node. Slingshot's all-gathers of 2 and 8 such nodes rise by 185 and
+// 700 us where messages agree on their place first: 90 us a crossing, not 185 and 100.
+TEST_CASE("a ring crosses between nodes as often as there are nodes") {
+  const auto outside = [](GroupShape shape, double rounds, CollectiveKind kind) {
+    const RegimeList list =
+        open_regimes(*prior(GpuGeneration::hopper).regimes, kind, bytes(8), shape, kPath);
+    for (const RegimeParts& parts : list.view()) {
+      if (parts.algorithm != NcclAlgorithm::ring || parts.protocol != NcclProtocol::ll) continue;
+      const NcclAlgorithm like =
+          shape.ranks_per_node == 1 ? NcclAlgorithm::tree : NcclAlgorithm::ring;
+      const Seconds hop = nccl_latency(like, NcclProtocol::ll).network_hop + kPath.network_hop;
+      return parts.outside / (rounds * hop);
+    }
+    return 0.0;
+  };
+  CHECK(outside({4, 2}, 1, CollectiveKind::all_gather) == Approx(2));
+  CHECK(outside({4, 2}, 2, CollectiveKind::all_reduce) == Approx(2));
+  CHECK(outside({1, 4}, 1, CollectiveKind::all_gather) == Approx(3));
+  CHECK(outside({8, 1}, 1, CollectiveKind::all_gather) == 0);
+}
+
+TEST_CASE("sends inside a node leave LL above 16 KB for each peer") {
+  const auto protocol = [](CollectiveKind kind, Bytes size, GroupShape shape) {
+    return regime_time(*prior(GpuGeneration::hopper).regimes, kind, size, shape, kPath).protocol;
+  };
+  CHECK(protocol(CollectiveKind::all_to_all, kibibytes(128), {8, 1}) == NcclProtocol::ll);
+  CHECK(protocol(CollectiveKind::all_to_all, kibibytes(129), {8, 1}) == NcclProtocol::simple);
+  CHECK(protocol(CollectiveKind::send_recv, kibibytes(16), {2, 1}) == NcclProtocol::ll);
+  CHECK(protocol(CollectiveKind::send_recv, kibibytes(17), {2, 1}) == NcclProtocol::simple);
 }
 
 TEST_CASE("unfitted, more bytes never take less time") {

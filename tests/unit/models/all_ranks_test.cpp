@@ -98,6 +98,37 @@ TEST_CASE("a ring goes at the rate of its slowest card") {
   CHECK(class_sizes(folded(plan_of(job, spec, Ranks::all))) == Sizes{4});  // they wait as one
 }
 
+TEST_CASE("a ring goes at the rate of the worst link between zones") {
+  const Job job = small_job({.dp = 4});
+  ClusterSpec spec = nodes_of(1, 4, FabricKind::fat_tree);
+  spec.fabric.hop_latency = seconds(0);
+  spec.fabric.switch_ports = 4;
+  spec.fabric.spine_group_nodes = 2;
+  spec.fabric.zone_nodes = 2;
+  spec.fabric.zone_bandwidth = spec.system.nic_bandwidth;  // of one flow: no link is wider
+  const auto reduction = [&] {
+    const Result result = run(plan_of(job, spec, Ranks::all).workload);
+    return to_seconds(
+        result.ranks[0].by_category[static_cast<std::size_t>(StepCategory::gradient)].busy);
+  };
+  const Seconds regular = reduction();
+  spec.degraded = {{.kind = LinkKind::zone_uplink, .first = 1, .last = 1, .factor = 0.25}};
+  CHECK(reduction() / regular == Approx(4));
+  CHECK(class_sizes(folded(plan_of(job, spec, Ranks::all))) == Sizes{4});
+}
+
+TEST_CASE("a degraded spine splits off the pipelines that cross it") {
+  // Stage 0 on nodes 0 to 3, stage 1 on 4 to 7; two nodes under each group of spines.
+  const Job job = small_job({.dp = 4, .pp = 2});
+  ClusterSpec spec = nodes_of(1, 8, FabricKind::fat_tree);
+  spec.fabric.switch_ports = 4;
+  spec.fabric.spine_group_nodes = 2;
+  CHECK(class_sizes(folded(plan_of(job, spec, Ranks::all))) == Sizes{4, 4});
+  // Nodes 6 and 7, and the first stages that send to them.
+  spec.degraded = {{.kind = LinkKind::spine_uplink, .first = 3, .last = 3, .factor = 0.25}};
+  CHECK(class_sizes(folded(plan_of(job, spec, Ranks::all))) == Sizes{2, 2, 2, 2});
+}
+
 TEST_CASE("groups that lie differently have their own costs") {
   // Tensor groups of 4 on nodes of 6: 0-3 and 8-11 within a node, 4-7 two and two.
   const Job job = small_job({.tp = 4, .dp = 3});

@@ -237,7 +237,8 @@ TEST_CASE("schema and reader know the same keys") {
         R"({"kind": "torus", "dimensions": [2, 2], "link_bandwidth": "10 GB/s"})"}},
       {{"cluster.fabric", R"({"kind": "graph", "graph": {"switches": ["a", "b"],
         "links": [{"from": "a", "to": "b", "bandwidth": "10 GB/s", "latency": "1 us", "cables": 2}],
-        "nodes": [{"count": 2, "switches": ["a"]}, {"count": 2, "switches": ["a", "b"]}]}})"}},
+        "nodes": [{"count": 2, "switches": ["a"]}, {"count": 2, "switches": ["a", "b"]}]}})"},
+       {"cluster.degraded", R"([{"link": "switch_link", "cables": [1], "factor": 0.5}])"}},
       {{"reliability", R"({"gpu_mtbf": "50000 h", "dump": "60 s", "restart": "10 min"})"}},
       {{"training.routing", R"({"kind": "measured", "counts": [[1, 2, 3, 4, 5, 6, 7, 8]]})"}},
       {{"training.routing", R"({"kind": "measured", "file": "expert_counts.json"})"}},
@@ -247,7 +248,7 @@ TEST_CASE("schema and reader know the same keys") {
     auto document = Document::read(std::filesystem::path(FLOPCAST_TEST_DATA) / "every_key.json");
     for (const Override& change : variant) {
       document.set(change.path, change.value);
-      // There are no leaf uplinks.
+      // There are no uplinks.
       if (change.path == "cluster.fabric") document.set("cluster.degraded", "null");
     }
     ShippedData data(shipped());

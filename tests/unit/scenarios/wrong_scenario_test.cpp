@@ -104,6 +104,9 @@ const std::vector<Row> kRows{
     {"degraded_unknown_link", "3:71", {"/cluster/degraded/0/link", "did you mean \"nic\"?"}},
     {"degraded_leaf_by_gpu", "3:62", {"/cluster/degraded/0", "\"leaves\" is missing"}},
     {"degraded_no_uplink", "3:108", {"/cluster/degraded/0/link", "the cluster has no leaf_uplink"}},
+    {"degraded_no_zone", "3:71", {"/cluster/degraded/0/link", "the cluster has no zone_uplink"}},
+    {"degraded_spine_by_leaf", "3:131", {"/cluster/degraded/0", "\"spine_groups\" is missing"}},
+    {"degraded_spine_beyond", "3:188", {"/cluster/degraded/0/spine_groups/0", "at most 1", "found 2"}},
     // jitter
     {"jitter_of_nothing", "7:13", {"/jitter", "nothing varies", "kernel_sigma"}},
     {"jitter_not_measured", "7:30", {"/jitter/kernel_sigma", "h100-sxm has no kernel_spread"}},

@@ -177,6 +177,43 @@ TEST_CASE("import reads a log of nccl-tests and holds it against its machine") {
   CHECK_THAT(checked.out, Contains("reached") && Contains("as expected"));
 }
 
+TEST_CASE("topology holds a log against the links of a cluster and names causes") {
+  const std::string logs = "tests/data/nccl/logs/";
+  const std::string show = "topology show --format json --system dgx-h100 --nodes 2 ";
+  const std::string good = "--check " + logs + "h100-sxm_ar_16gpu_2n_ndr400x8_t309.txt";
+  const Outcome healthy = flopcast(show + good);
+  CHECK(healthy.code == 0);
+  const json log = json::parse(healthy.out)["logs"][0];
+  CHECK(log["healthy"] == true);
+  CHECK(log["nodes"] == 2);
+  // 1 GiB over two nodes: each sends 2 (2-1)/2 S by 8 cards of 50 GB/s, 2.684 ms. S of a GPU by
+  // NVLink with its switches' sums takes 2.386 ms.
+  for (const json& row : log["rows"]) {
+    if (row["bytes"] == 1 << 30) CHECK(row["links_time_s"] == Approx(2.684e-3).epsilon(1e-3));
+    CHECK(row["reached_of_links"] < 1.05);
+  }
+
+  // A quarter of what eight cards carry: the source found no cause; the level is shown.
+  const Outcome slow =
+      flopcast(show + "--check " + logs + "h100-sxm_ar_16gpu_2n_ndr400x8_t290-ring-fault.txt");
+  CHECK(slow.code == 1);
+  const json fault = json::parse(slow.out)["logs"][0];
+  CHECK(fault["shortfalls"][0] == "bandwidth");
+  CHECK_THAT(fault["likely_causes"].dump(),
+             Contains("no GPUDirect RDMA") && Contains("% of what the links carry, "));
+  const Outcome table = flopcast("topology show --system dgx-h100 --nodes 2 --check " + logs +
+                                 "h100-sxm_ar_16gpu_2n_ndr400x8_t290-ring-fault.txt");
+  CHECK_THAT(table.out, Contains("of links") && Contains("because: "));
+
+  // The same healthy log is above the model of a cluster without GPUDirect, and does not fit one
+  // node.
+  const Outcome staged = flopcast(show + "--set cluster.transport=host_memory " + good);
+  CHECK(json::parse(staged.out)["logs"][0]["rows"].back()["reached_of_links"] > 1.5);
+  const Outcome small = flopcast("topology show --system dgx-h100 --nodes 1 " + good);
+  CHECK(small.code == 2);
+  CHECK_THAT(small.err, Contains("16 ranks on 2 nodes, but the cluster has 8 GPUs"));
+}
+
 TEST_CASE("calibrate fits logs into a profile that a run uses") {
   const TemporaryFolder folder;
   const std::string profile = (folder / "mine.json").string();

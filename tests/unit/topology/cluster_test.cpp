@@ -177,6 +177,45 @@ TEST_CASE("slow GPUs and degraded links are where they were put") {
   CHECK(degraded == 4);  // both ways of a card and of an uplink
 }
 
+TEST_CASE("degraded links above the leaves are those of their place") {
+  struct Case {
+    ClusterSpec spec;
+    LinkKind kind;
+    int places;
+    int place;
+    const char* name;
+  };
+  // small_torus: one cable of 2 routers in 12 rows, rings of 3 and 4 of 24 each.
+  const std::vector<Case> cases{
+      {small_rails_with_core(), LinkKind::spine_uplink, 4, 2, "spine group 2 -> core"},
+      {small_zones(), LinkKind::zone_uplink, 2, 1, "zone 1 core -> backbone"},
+      {small_dragonfly(), LinkKind::switch_link, 3, 2, "group 1 -> group 2"},
+      {small_torus(), LinkKind::switch_link, 60, 0, "router 0 -> router 1"},
+      {small_graph(), LinkKind::switch_link, 4, 3, "c -> d"}};
+  for (const Case& row : cases) {
+    CAPTURE(row.name);
+    CHECK(count_of_places(row.spec, row.kind) == row.places);
+    ClusterSpec spec = row.spec;
+    spec.degraded = {{.kind = row.kind, .first = row.place, .last = row.place, .factor = 0.5}};
+    REQUIRE_FALSE(problem_of(spec));
+    const Cluster cluster(spec);
+    const Cluster whole(row.spec);
+    std::vector<std::string> found;
+    for (std::uint32_t i = 0; i < cluster.links().size(); ++i) {
+      if (cluster.condition_of(LinkId{i}) == 1) continue;
+      CHECK(cluster.links()[i].capacity == 0.5 * whole.links()[i].capacity);
+      CHECK(cluster.links()[i].kind == row.kind);
+      found.push_back(cluster.name_of(LinkId{i}));
+    }
+    REQUIRE(found.size() == 2);  // both ways
+    CHECK(found.front() == row.name);
+    spec.degraded[0].first = spec.degraded[0].last = row.places;
+    CHECK(problem_of(spec));
+  }
+  CHECK(count_of_places(small_fat_tree(), LinkKind::spine_uplink) == 0);
+  CHECK(count_of_places(small_zones(), LinkKind::switch_link) == 0);
+}
+
 TEST_CASE("what cannot be slow or degraded is a problem") {
   const auto problem_with = [](const SlowGpus& slow) {
     ClusterSpec spec = small_fat_tree();
