@@ -38,16 +38,11 @@ double latency_factor(GpuGeneration generation) {
 
 // Grouped send/recv has no entry in NCCL's table. Launch as for rings, plus a little for each peer;
 // assumed from H100 tables (aiconfigurator 095f58a in a node, NVIDIA/nccl-tests issue 309 between).
-// In a node Simple takes 13 to 15 us for 256 KB to 1 MB on 2 to 8 H100.
 constexpr Seconds kDirectLl = microseconds(6.6);
-constexpr Seconds kDirectSimple = microseconds(12);
-constexpr Seconds kDirectSimpleNetwork = microseconds(15);
+constexpr Seconds kDirectSimple = microseconds(15);
 constexpr Seconds kPeer = microseconds(0.3);
 constexpr Seconds kDirectNetwork = microseconds(14);
 constexpr Seconds kNetworkPeer = microseconds(1);
-// NCCL sends a message to one peer by LL up to this size, of 16 KB a channel and a single channel:
-// NCCL_P2P_LL_THRESHOLD, src/enqueue.cc. All-to-alls of H100 turn there, from 9.7 to 12.9 us on 8.
-constexpr Bytes kLargestPairLl = kibibytes(16);
 // Slingshot matches each message of a peer and agrees on its place: 62 us for 4 remote ranks, 288
 // for 28, 22,100 for 2156 (polaris in calibration/data/collectives.json). Assumed: of A100's 1.4.
 constexpr Seconds kSlingshotPeer = microseconds(7);
@@ -251,18 +246,15 @@ class RegimeBuilder {
     if (q_.shape.nodes == 1) {
       const BytesPerSecond ll =
           nccl_bus_bandwidth(graph_, NcclAlgorithm::ring, NcclProtocol::ll, raw());
-      if (q_.size / n <= kLargestPairLl) {
-        add_direct(NcclProtocol::ll, kDirectLl, (n - 1) * kPeer, {}, inside / ll);
-      } else {
-        add_direct(NcclProtocol::simple, kDirectSimple, (n - 1) * kPeer, {},
-                   inside / q_.usable_domain());
-      }
+      add_direct(NcclProtocol::ll, kDirectLl, (n - 1) * kPeer, {}, inside / ll);
+      add_direct(NcclProtocol::simple, kDirectSimple, (n - 1) * kPeer, {},
+                 inside / q_.usable_domain());
       return;
     }
     const Seconds outside = (n - g) / n * g * q_.size / q_.usable_network();
     // The network once, and a time for each remote peer, which is scaled by itself.
-    add_direct(NcclProtocol::simple, kDirectSimpleNetwork,
-               (n - g) * network_peer(q_.machine.transport), kDirectNetwork + q_.path.network_hop,
+    add_direct(NcclProtocol::simple, kDirectSimple, (n - g) * network_peer(q_.machine.transport),
+               kDirectNetwork + q_.path.network_hop,
                std::max(outside, inside / q_.usable_domain()));
   }
 
@@ -270,15 +262,12 @@ class RegimeBuilder {
     if (q_.shape.nodes == 1) {
       const BytesPerSecond ll =
           nccl_bus_bandwidth(graph_, NcclAlgorithm::ring, NcclProtocol::ll, raw());
-      if (q_.size <= kLargestPairLl) {
-        add_direct(NcclProtocol::ll, kDirectLl, kPeer, {}, q_.size / ll);
-      } else {
-        add_direct(NcclProtocol::simple, kDirectSimple, kPeer, {}, q_.size / q_.usable_domain());
-      }
+      add_direct(NcclProtocol::ll, kDirectLl, kPeer, {}, q_.size / ll);
+      add_direct(NcclProtocol::simple, kDirectSimple, kPeer, {}, q_.size / q_.usable_domain());
       return;
     }
     const BytesPerSecond nic = q_.path.network * kPairShare;
-    add_direct(NcclProtocol::simple, kDirectSimpleNetwork, {}, kDirectNetwork + q_.path.network_hop,
+    add_direct(NcclProtocol::simple, kDirectSimple, {}, kDirectNetwork + q_.path.network_hop,
                q_.size / nic);
   }
 

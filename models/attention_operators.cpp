@@ -9,8 +9,8 @@
 namespace flopcast {
 namespace {
 
-/// Keys that a query meets. Through a window of w tokens those are w, but for the first w queries of
-/// n, which find less before them: w - w^2 / 2n in the mean, n / 2 where w is n.
+/// Keys that a query meets. Through a window of w tokens those are w, but for the first w queries
+/// of n, which find less before them: w - w^2 / 2n in the mean, n / 2 where w is n.
 std::int64_t keys_of(const OperatorContext& context, std::int64_t layer) {
   const Transformer& model = context.model;
   const bool slides =

@@ -20,12 +20,14 @@ constexpr std::array kDegradable{LinkKind::nvlink,      LinkKind::nic,
 constexpr std::string_view places_of(LinkKind kind) {
   switch (kind) {
     case LinkKind::nvlink:
-    case LinkKind::pcie:
     case LinkKind::nic: return "gpus";
     case LinkKind::leaf_uplink: return "leaves";
     case LinkKind::spine_uplink: return "spine_groups";
     case LinkKind::switch_link: return "cables";
     case LinkKind::zone_uplink: return "zones";
+    case LinkKind::pcie:
+    case LinkKind::host_memory:
+    case LinkKind::storage: break;  // not among kDegradable
   }
   return {};
 }

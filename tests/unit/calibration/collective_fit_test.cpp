@@ -170,16 +170,6 @@ TEST_CASE("a ring crosses between nodes as often as there are nodes") {
   CHECK(outside({8, 1}, 1, CollectiveKind::all_gather) == 0);
 }
 
-TEST_CASE("sends inside a node leave LL above 16 KB for each peer") {
-  const auto protocol = [](CollectiveKind kind, Bytes size, GroupShape shape) {
-    return regime_time(*prior(GpuGeneration::hopper).regimes, kind, size, shape, kPath).protocol;
-  };
-  CHECK(protocol(CollectiveKind::all_to_all, kibibytes(128), {8, 1}) == NcclProtocol::ll);
-  CHECK(protocol(CollectiveKind::all_to_all, kibibytes(129), {8, 1}) == NcclProtocol::simple);
-  CHECK(protocol(CollectiveKind::send_recv, kibibytes(16), {2, 1}) == NcclProtocol::ll);
-  CHECK(protocol(CollectiveKind::send_recv, kibibytes(17), {2, 1}) == NcclProtocol::simple);
-}
-
 TEST_CASE("unfitted, more bytes never take less time") {
   for (const GpuGeneration generation : kGpuGenerations) {
     for (const CollectiveKind kind : kCollectiveKinds) {
