@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "sim/run_many.h"
+
 namespace flopcast {
 namespace {
 
@@ -106,32 +108,41 @@ std::vector<PriorErrors> validate_prior(std::span<const RecordedTable> tables) {
   return out;
 }
 
+namespace {
+
+ClusterErrors errors_of(const std::string& cluster, const Members& members) {
+  std::set<GroupShape> shapes;
+  for (const RecordedTable* table : members) shapes.insert(table->placed.shape);
+  ClusterErrors row{.cluster = cluster,
+                    .group = members.front()->group,
+                    .tables = members.size(),
+                    .shapes = shapes.size(),
+                    .fitted = {},
+                    .between = {},
+                    .left_out = {},
+                    .largest = {}};
+  const NetworkModel model = fitted_to(members);
+  for (const RecordedTable* table : members) {
+    append_errors(model, *table, row.fitted);
+    append_between(table->placed, row.between);
+  }
+  if (shapes.size() >= 3) leave_shapes_out(members, shapes, row);
+  return row;
+}
+
+}  // namespace
+
 std::vector<ClusterErrors> validate_fits(
     std::span<const RecordedTable> tables,
     const std::function<void(std::string_view cluster)>& progress) {
-  std::vector<ClusterErrors> out;
-  const auto clusters = grouped(tables, &RecordedTable::cluster);
-  out.reserve(clusters.size());
-  for (const auto& [name, members] : clusters) {
-    if (members.size() < 2) continue;
+  auto clusters = grouped(tables, &RecordedTable::cluster);
+  std::erase_if(clusters, [](const auto& cluster) { return cluster.second.size() < 2; });
+  std::vector<ClusterErrors> out(clusters.size());
+  for_each_parallel(clusters.size(), [&](std::size_t i) {
+    const auto& [name, members] = clusters[i];
     if (progress) progress(name);
-    std::set<GroupShape> shapes;
-    for (const RecordedTable* table : members) shapes.insert(table->placed.shape);
-    ClusterErrors& row = out.emplace_back(ClusterErrors{.cluster = name,
-                                                        .group = members.front()->group,
-                                                        .tables = members.size(),
-                                                        .shapes = shapes.size(),
-                                                        .fitted = {},
-                                                        .between = {},
-                                                        .left_out = {},
-                                                        .largest = {}});
-    const NetworkModel model = fitted_to(members);
-    for (const RecordedTable* table : members) {
-      append_errors(model, *table, row.fitted);
-      append_between(table->placed, row.between);
-    }
-    if (shapes.size() >= 3) leave_shapes_out(members, shapes, row);
-  }
+    out[i] = errors_of(name, members);
+  });
   return out;
 }
 

@@ -53,7 +53,8 @@ struct ClusterErrors {
   std::vector<double> largest;   // of the shape with the most ranks alone
 };
 
-/// Clusters with two or more healthy tables. `progress` is told each cluster before its fits.
+/// Clusters with two or more healthy tables, side by side on all cores. `progress` is told each
+/// cluster before its fits, by several threads.
 std::vector<ClusterErrors> validate_fits(
     std::span<const RecordedTable> tables,
     const std::function<void(std::string_view cluster)>& progress = {});
