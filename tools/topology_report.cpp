@@ -153,7 +153,7 @@ std::string topology_text(const Cluster& cluster, bool colour) {
   }
   std::string text = facts_text(facts_of(cluster), colour) + "\n" + tree_text(cluster) + "\n";
   text += aligned_text(classes, colour);
-  if (!tiers.rows.empty()) text += "\n" + aligned_text(tiers, colour);
+  if (!tiers.rows.empty()) text.append("\n").append(aligned_text(tiers, colour));
   return text;
 }
 
