@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 
-from make_profile import LEVELS, level_json, provenance, share_json, text
+from make_profile import LEVELS, level_json, share_json
+from profile_text import provenance, text
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "calibration/data/kernels"
