@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "golden_models.h"
+#include "llama_8b.h"
 #include "models/activation_memory.h"
 #include "models/layer_operators.h"
 #include "models/model_flops.h"
@@ -17,22 +17,11 @@ using namespace flopcast::test;
 
 namespace {
 
-constexpr double kModel = 8030261248;  // parameters of Llama 3 8B
 // Of one of its layers' linear weights: 4096 x 6144, 4096 x 4096, 4096 x 28672, 14336 x 4096.
 constexpr double kLayerWeights = 218103808;
 // Rank 16 beside each: 16 (4096 + 6144) + 16 (4096 + 4096) + 16 (4096 + 28672) + 16 (14336 + 4096).
 constexpr double kLayerAdapters = 1114112;
 constexpr double kAdapters = 32 * kLayerAdapters;
-
-Job llama_8b(int dp) {
-  Job job;
-  job.model = golden_model("llama3-8b");
-  job.layout.grid.dp = dp;
-  job.layout.zero = dp > 1 ? 1 : 0;
-  job.training.framework.vocab_divisor = 1;
-  job.training.batch = {.sequence = 1024, .micro_batch = 1, .global_batch = dp};
-  return job;
-}
 
 Job with_adapters(Job job, bool separate = false) {
   job.training.adapters = LowRankAdapters{.rank = 16, .separate = separate};
@@ -76,10 +65,10 @@ TEST_CASE("adapters are counted as PEFT counts them") {
 TEST_CASE("a frozen model has weights alone; adapters have gradients and states") {
   const Step full = run_step(llama_8b(2));
   const Step tuned = run_step(with_adapters(llama_8b(2)));
-  CHECK(peak(full, MemoryPool::parameters) == 2 * kModel);
-  CHECK(peak(full, MemoryPool::gradients) == 4 * kModel);
-  CHECK(peak(full, MemoryPool::optimizer) == 12 * kModel / 2);
-  CHECK(peak(tuned, MemoryPool::parameters) == 2 * (kModel + kAdapters));
+  CHECK(peak(full, MemoryPool::parameters) == 2 * kLlama8B);
+  CHECK(peak(full, MemoryPool::gradients) == 4 * kLlama8B);
+  CHECK(peak(full, MemoryPool::optimizer) == 12 * kLlama8B / 2);
+  CHECK(peak(tuned, MemoryPool::parameters) == 2 * (kLlama8B + kAdapters));
   CHECK(peak(tuned, MemoryPool::gradients) == 4 * kAdapters);
   CHECK(peak(tuned, MemoryPool::optimizer) == 12 * kAdapters / 2);
 }
@@ -87,7 +76,7 @@ TEST_CASE("a frozen model has weights alone; adapters have gradients and states"
 TEST_CASE("frozen weights may be stored in fewer bits") {
   Job job = with_adapters(llama_8b(1));
   job.training.adapters->frozen_dtype = DataType::fp8;
-  CHECK(peak(run_step(job), MemoryPool::parameters) == kModel + 2 * kAdapters);
+  CHECK(peak(run_step(job), MemoryPool::parameters) == kLlama8B + 2 * kAdapters);
 }
 
 TEST_CASE("only adapters are reduced and gathered between data-parallel ranks") {
@@ -96,7 +85,7 @@ TEST_CASE("only adapters are reduced and gathered between data-parallel ranks") 
   // Half of a buffer leaves each of two ranks. All tensors of adapters fill whole pads.
   CHECK(tuned.sent(0, StepCategory::gradient) == Approx(4 * kAdapters / 2));
   CHECK(tuned.sent(0, StepCategory::parameter) == Approx(2 * kAdapters / 2));
-  CHECK(full.sent(0, StepCategory::gradient) == Approx(4 * kModel / 2).epsilon(1e-6));
+  CHECK(full.sent(0, StepCategory::gradient) == Approx(4 * kLlama8B / 2).epsilon(1e-6));
 }
 
 TEST_CASE("a frozen layer has one product in the backward pass, an adapter two") {
