@@ -74,10 +74,17 @@ void check_precision(const Node& root, const Scenario& scenario) {
           fmt::format("{} has no {}; it has {}", gpu.name, to_text(type), fmt::join(known, ", ")));
 }
 
-/// Whether the model has what the training asks for.
-void check_overlap(const Node& root, const Scenario& scenario) {
-  if (!scenario.job.layout.overlap_expert_exchange || scenario.job.model.moe) return;
-  node_of(root, "training.overlap_expert_exchange").fail("the model has no experts");
+/// Whether the model has the experts whose exchange is set up.
+void check_experts(const Node& root, const Scenario& scenario) {
+  if (scenario.job.model.moe) return;
+  constexpr std::string_view kProblem = "the model has no experts";
+  const Layout& layout = scenario.job.layout;
+  if (layout.overlap_expert_exchange) {
+    node_of(root, "training.overlap_expert_exchange").fail(kProblem);
+  }
+  if (layout.dispatcher != TokenDispatcher::all_to_all) {
+    node_of(root, "parallel.dispatcher").fail(kProblem);
+  }
 }
 
 /// Sizes that are each in range, but not what they make together.
@@ -139,7 +146,7 @@ Scenario read_scenario_document(const Document& document, ShippedData& data) {
   scenario.reliability = read_reliability(root.find("reliability"), gpus);
   root.finish();
   check_precision(root, scenario);
-  check_overlap(root, scenario);
+  check_experts(root, scenario);
   check_volume(root, scenario);
   check_layout(root, scenario, gpus);
   return scenario;

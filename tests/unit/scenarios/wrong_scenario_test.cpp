@@ -185,6 +185,8 @@ TEST_CASE("a wrong option is named as it was given") {
       {{"training.overlap_expert_exchange", "true"},
        "--set training.overlap_expert_exchange=true: /training/overlap_expert_exchange: the model "
        "has no experts"},
+      {{"parallel.dispatcher", "deepep"},
+       "--set parallel.dispatcher=deepep: /parallel/dispatcher: the model has no experts"},
       {{"jitter.kernel_sgima", "0.02"},
        "--set jitter.kernel_sgima=0.02: /jitter/kernel_sgima: unknown key; did you mean"},
       {{"network.model", "step"},
