@@ -146,7 +146,7 @@ Seconds links_time(CollectiveKind kind, Bytes size, GroupShape shape, const Netw
   switch (kind) {
     case CollectiveKind::all_reduce:
       inside = switch_reduces ? 1 : 2 * (g - 1) / g;
-      outside = 2 * (nodes - 1) / nodes;
+      outside = path.sharp ? 1 : 2 * (nodes - 1) / nodes;
       break;
     case CollectiveKind::all_gather:
     case CollectiveKind::reduce_scatter:

@@ -116,6 +116,7 @@ CollectiveCurve measured_curve(const PlacedTable& table, std::span<const Collect
                         .shape = table.shape,
                         .domain = table.path.domain,
                         .network = table.path.network,
+                        .sharp = table.path.sharp,
                         .sizes = {},
                         .times = {},
                         .provenance = {.evidence = Evidence::measured, .source = table.table.file}};

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "calibration/profile.h"
 #include "sim/check.h"
@@ -181,19 +182,41 @@ Candidate modelled(const NetworkModel& model, CollectiveKind kind, Bytes size, G
   return {};
 }
 
+// NVLink 5 is Blackwell's. Reductions in its switch came with Hopper.
+GpuGeneration generation_of(const NetworkModel& model, const NetworkPath& path) {
+  if (!model.switch_reduction) return GpuGeneration::ampere;
+  return path.domain > gigabytes_per_second(450) ? GpuGeneration::blackwell : GpuGeneration::hopper;
+}
+
+// Tiers hold nothing of switches that reduce: then NCCL's own constants answer for them.
+std::optional<Candidate> in_network(const NetworkModel& model, CollectiveKind kind, Bytes size,
+                                    GroupShape shape, const NetworkPath& path) {
+  ProtocolRegimes machine;
+  machine.generation = generation_of(model, path);
+  if (model.regimes) machine = *model.regimes;
+  const auto time = in_network_time(machine, kind, size, shape, path);
+  if (!time) return std::nullopt;
+  return Candidate{.latency = time->latency,
+                   .transfer = time->transfer,
+                   .evidence = time->evidence,
+                   .algorithm = time->algorithm};
+}
+
 bool alike(BytesPerSecond a, BytesPerSecond b) {
   return std::abs(a.value - b.value) <= 0.05 * std::max(a.value, b.value);
 }
 
+// Where switches reduce, tables measured with them come first; others show the rest of NCCL.
 const CollectiveCurve* find_curve(const Profile& profile, CollectiveKind kind, GroupShape shape,
                                   const NetworkPath& path) {
+  const CollectiveCurve* found = nullptr;
   for (const CollectiveCurve& curve : profile.curves) {
-    if (curve.kind == kind && curve.shape == shape && alike(curve.domain, path.domain) &&
-        (shape.nodes == 1 || alike(curve.network, path.network))) {
-      return &curve;
-    }
+    if (curve.kind != kind || curve.shape != shape || !alike(curve.domain, path.domain)) continue;
+    if (shape.nodes > 1 && !alike(curve.network, path.network)) continue;
+    if (curve.sharp == path.sharp) return &curve;
+    if (!curve.sharp && found == nullptr) found = &curve;
   }
-  return nullptr;
+  return found;
 }
 
 // Straight lines between the points in log size and log time: monotone where the points are.
@@ -221,6 +244,13 @@ Candidate measured(const CollectiveCurve& curve, Bytes size) {
   return {.latency = latency, .transfer = time - latency, .evidence = curve.provenance.evidence};
 }
 
+// Whether what was measured or fitted had switches that reduce.
+bool knows_sharp(const NetworkModel& model, const CollectiveCurve* curve, CollectiveKind kind,
+                 GroupShape shape) {
+  if (curve != nullptr) return curve->sharp;
+  return model.regimes && model.regimes->sharp && regimes_answer(model, kind, shape);
+}
+
 }  // namespace
 
 CollectiveTime collective_time(const Profile& profile, CollectiveKind kind, Bytes size,
@@ -229,11 +259,19 @@ CollectiveTime collective_time(const Profile& profile, CollectiveKind kind, Byte
     return {.latency = {}, .sent = {}, .rate = path.domain, .evidence = Evidence::measured};
   }
   const CollectiveCurve* curve = find_curve(profile, kind, shape, path);
-  Candidate time = modelled(profile.network, kind, size, shape, path);
+  const bool adds_sharp =
+      path.sharp && shape.nodes > 1 && !knows_sharp(profile.network, curve, kind, shape);
+  NetworkPath known = path;
+  if (adds_sharp) known.sharp = false;
+  Candidate time = modelled(profile.network, kind, size, shape, known);
   if (curve != nullptr) {
     const NcclAlgorithm algorithm = time.algorithm;
     time = measured(*curve, size);
     time.algorithm = algorithm;
+  }
+  if (adds_sharp) {
+    const auto other = in_network(profile.network, kind, size, shape, path);
+    if (other && other->total() < time.total()) time = *other;
   }
   FLOPCAST_CHECK(time.transfer.value > 0, "a path has bandwidth and a profile efficiency");
   const Bytes sent = size * bus_factor(kind, shape.ranks());

@@ -61,6 +61,8 @@ constexpr std::array<std::array<double, 24>, 3> kTreeCorrection{
      {0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.7, 0.6, 0.6, 0.5,
       0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9, 0.9}}};
 
+constexpr int kMostDirect = 8;  // GPUs of a node with CollNet direct; src/enqueue.cc
+
 std::size_t nodes_column(int nodes) { return nodes == 1 ? 0 : nodes == 2 ? 1 : 2; }
 
 BytesPerSecond limit(const LimitTable& table, const NcclGraph& graph) {
@@ -131,6 +133,7 @@ bool available(const NcclGraph& graph, CollectiveKind kind, NcclAlgorithm algori
       return reduces_all || gathers_or_scatters(kind) || kind == CollectiveKind::broadcast;
     case NcclAlgorithm::collnet_direct:
       return simple && several && graph.sharp && graph.shape.ranks_per_node > 1 &&
+             graph.shape.ranks_per_node <= kMostDirect &&
              (reduces_all || gathers_or_scatters(kind));
     case NcclAlgorithm::collnet_chain: return simple && several && graph.sharp && reduces_all;
     case NcclAlgorithm::nvls:

@@ -17,6 +17,7 @@ struct NetworkPath {
   /// What the kind of card adds to InfiniBand's, one way. For the tiers of a profile alone: regimes
   /// are of a transport and hold its latency themselves.
   Seconds card_latency{};
+  bool sharp = false;  // switches between the nodes reduce
 
   Seconds hop_between_nodes() const { return network_hop + card_latency; }
 

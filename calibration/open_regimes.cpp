@@ -83,7 +83,7 @@ NcclGraph channels_of(const Question& q) {
                   .channels = kDomainChannels,
                   .intra = {},
                   .inter = {},
-                  .sharp = q.machine.sharp};
+                  .sharp = q.machine.sharp && q.path.sharp};
   BytesPerSecond raw = q.usable_domain();
   if (q.shape.nodes > 1) {
     const BytesPerSecond fastest =
@@ -110,11 +110,13 @@ class RegimeBuilder {
         rings();
         trees();
         in_switch();
+        in_network();
         break;
       case CollectiveKind::all_gather:
       case CollectiveKind::reduce_scatter:
         rings();
         parallel_trees();
+        in_network();
         break;
       case CollectiveKind::broadcast: rings(); break;
       case CollectiveKind::all_to_all: all_to_all(); break;
@@ -143,7 +145,7 @@ class RegimeBuilder {
 
   static bool goes_whole(NcclAlgorithm algorithm) {
     return algorithm == NcclAlgorithm::tree || algorithm == NcclAlgorithm::nvls ||
-           algorithm == NcclAlgorithm::nvls_tree;
+           algorithm == NcclAlgorithm::nvls_tree || reduces_in_network(algorithm, {1, 2});
   }
 
   // Of n links in the ring a part passes n-1. The one that comes last leaves out a link inside a
@@ -205,8 +207,9 @@ class RegimeBuilder {
       add_in_switch(NcclAlgorithm::nvls, 0, sent / inside);
       return;
     }
-    if (q_.machine.sharp) {
-      add_in_switch(NcclAlgorithm::nvls, 1, sent / std::min(inside, raw()));
+    // A ring's limit in NVLink is not that of its switch: what is left is the cards'.
+    if (graph_.sharp) {
+      add_in_switch(NcclAlgorithm::nvls, 1, sent / std::min(inside, q_.usable_network()));
     }
     const auto tree = nccl_cost(graph_, q_.kind, NcclAlgorithm::nvls_tree, NcclProtocol::simple);
     if (tree) {
@@ -222,6 +225,28 @@ class RegimeBuilder {
          .inside = {},
          .outside = network_steps * network_hop(algorithm, NcclProtocol::simple),
          .transfer = transfer});
+  }
+
+  // In the switches of the network, as NCCL counts it: CollNet takes half of the channels' rate.
+  // All but the chain need an NVSwitch in the node.
+  void in_network() {
+    add_in_network(NcclAlgorithm::collnet_chain);
+    if (q_.path.domain <= kFastestPcie) return;
+    add_in_network(NcclAlgorithm::collnet_direct);
+    if (q_.kind != CollectiveKind::all_reduce) add_in_network(NcclAlgorithm::nvls);
+  }
+
+  void add_in_network(NcclAlgorithm algorithm) {
+    if (!graph_.sharp) return;
+    const auto cost = nccl_cost(graph_, q_.kind, algorithm, NcclProtocol::simple);
+    if (!cost) return;
+    const Seconds once = nccl_latency(algorithm, NcclProtocol::simple).network_hop;
+    add({.algorithm = algorithm,
+         .protocol = NcclProtocol::simple,
+         .base = {},
+         .inside = cost->latency - once,
+         .outside = network_hop(algorithm, NcclProtocol::simple),
+         .transfer = q_.size / cost->bandwidth});
   }
 
   // PAT: one GPU per node.

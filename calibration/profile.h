@@ -95,6 +95,7 @@ struct CollectiveCurve {
   GroupShape shape;
   BytesPerSecond domain;   // as in NetworkPath
   BytesPerSecond network;  // as in NetworkPath; 0 inside one domain
+  bool sharp = false;      // as in NetworkPath
   std::vector<Bytes> sizes;
   std::vector<Seconds> times;
   Provenance provenance;
@@ -239,7 +240,8 @@ struct CollectiveTime {
 
 /// `size` is the whole buffer as nccl-tests counts it. A measured curve of the same kind and shape
 /// is interpolated monotonically in log-log (and says measured); else the NetworkModel answers: its
-/// regimes where they were fitted, else its tiers.
+/// regimes where they were fitted, else its tiers. Where switches of the network reduce and nothing
+/// of that was measured, NCCL's constants for them answer if that takes less time.
 CollectiveTime collective_time(const Profile& profile, CollectiveKind kind, Bytes size,
                                GroupShape shape, const NetworkPath& path);
 

@@ -96,16 +96,20 @@ RegimeTime scaled(const RegimeParts& parts, const RegimeScale& scale) {
           .bias = scale.bias};
 }
 
-RegimeTime regime_time(const ProtocolRegimes& machine, CollectiveKind kind, Bytes size,
-                       GroupShape shape, const NetworkPath& path) {
-  const RegimeScope scope = shape.nodes == 1 ? RegimeScope::domain : RegimeScope::network;
-  const RegimeList open = open_regimes(machine, kind, size, shape, path);
+namespace {
+
+// The one that NCCL takes.
+std::optional<RegimeTime> fastest(const ProtocolRegimes& machine, CollectiveKind kind,
+                                  std::span<const RegimeParts> open) {
   std::optional<RegimeTime> best;
-  for (const RegimeParts& parts : open.view()) {
-    const RegimeScale* fitted = find_scale(
-        machine,
-        {.kind = kind, .scope = scope, .algorithm = parts.algorithm, .protocol = parts.protocol});
-    if (!fitted && shape.nodes > 1 && !carries(machine, kind, parts.protocol)) {
+  for (const RegimeParts& parts : open) {
+    const bool inside = parts.shape.nodes == 1;
+    const RegimeScale* fitted =
+        find_scale(machine, {.kind = kind,
+                             .scope = inside ? RegimeScope::domain : RegimeScope::network,
+                             .algorithm = parts.algorithm,
+                             .protocol = parts.protocol});
+    if (!fitted && !inside && !carries(machine, kind, parts.protocol)) {
       continue;
     }
     RegimeTime time =
@@ -115,9 +119,30 @@ RegimeTime regime_time(const ProtocolRegimes& machine, CollectiveKind kind, Byte
       best = time;
     }
   }
+  return best;
+}
+
+}  // namespace
+
+RegimeTime regime_time(const ProtocolRegimes& machine, CollectiveKind kind, Bytes size,
+                       GroupShape shape, const NetworkPath& path) {
+  const RegimeList open = open_regimes(machine, kind, size, shape, path);
+  const std::optional<RegimeTime> best = fastest(machine, kind, open.view());
   FLOPCAST_CHECK(best.has_value(),
                  "every collective has an algorithm in Simple, which every transport carries");
   return *best;
+}
+
+std::optional<RegimeTime> in_network_time(const ProtocolRegimes& machine, CollectiveKind kind,
+                                          Bytes size, GroupShape shape, const NetworkPath& path) {
+  ProtocolRegimes with = machine;
+  with.sharp = true;
+  const RegimeList open = open_regimes(with, kind, size, shape, path);
+  RegimeList reducing;
+  for (const RegimeParts& parts : open.view()) {
+    if (reduces_in_network(parts.algorithm, shape)) reducing.items[reducing.count++] = parts;
+  }
+  return fastest(with, kind, reducing.view());
 }
 
 }  // namespace flopcast

@@ -27,6 +27,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -84,7 +85,7 @@ struct FittedRegime {
 struct ProtocolRegimes {
   GpuGeneration generation = GpuGeneration::hopper;
   HostCpu cpu = HostCpu::intel;
-  bool sharp = false;  // switches of the network reduce
+  bool sharp = false;  // regimes of switches that reduce are open on a path that has them
   NetworkTransport transport = NetworkTransport::verbs;
   std::vector<FittedRegime> fitted;  // the others are the prior
   Provenance provenance;             // of `fitted`
@@ -133,5 +134,16 @@ RegimeTime scaled(const RegimeParts& parts, const RegimeScale& scale);
 /// The regime that NCCL takes.
 RegimeTime regime_time(const ProtocolRegimes& machine, CollectiveKind kind, Bytes size,
                        GroupShape shape, const NetworkPath& path);
+
+/// The fastest of those in which switches of the network reduce: CollNet, and NVLS over nodes.
+/// Nothing where none is open: inside a node, or to a kind that they do not serve.
+std::optional<RegimeTime> in_network_time(const ProtocolRegimes& machine, CollectiveKind kind,
+                                          Bytes size, GroupShape shape, const NetworkPath& path);
+
+/// Whether switches of the network reduce in it. NVLS does so over several nodes.
+constexpr bool reduces_in_network(NcclAlgorithm algorithm, GroupShape shape) {
+  return algorithm == NcclAlgorithm::collnet_direct || algorithm == NcclAlgorithm::collnet_chain ||
+         (algorithm == NcclAlgorithm::nvls && shape.nodes > 1);
+}
 
 }  // namespace flopcast

@@ -16,23 +16,12 @@ namespace {
 
 std::size_t place_of(StepGroup slot) { return static_cast<std::size_t>(slot); }
 
-/// How the load of a group on a link was counted.
-enum class LoadKind : std::uint8_t { ring, tree };
-
-std::vector<LinkLoad> loads_of(const Cluster& cluster, const GroupFamily& family, std::size_t copy,
-                               LoadKind kind) {
-  return kind == LoadKind::ring ? family_loads(cluster, family, copy)
-                                : family_tree_loads(cluster, family, copy);
-}
-
 void load_group(Group& group, const GroupFacts& facts, LoadKind kind, LinkLoad load) {
-  const double per_sent = sent_per_buffer(facts);
-  if (kind == LoadKind::tree) {
-    group.loads[kTreePattern].push_back({load.link, load.weight * per_sent});
-    return;
+  for (std::size_t pattern = 0; pattern < kLoadPatterns; ++pattern) {
+    const PatternSource& source = kPatternSources[pattern];
+    if (source.list != kind) continue;
+    group.loads[pattern].push_back({load.link, load.weight * source.per_sent(facts)});
   }
-  group.loads[kRingPattern].push_back(load);
-  group.loads[kInSwitchPattern].push_back({load.link, load.weight * per_sent});
 }
 
 /// Sum of hashes, whatever their order: what a link or a group is joined to. Unlike ones are taken
@@ -56,8 +45,7 @@ class StageView {
       : cluster_(cluster), grid_(job.layout.grid), families_(group_families(job)) {
     if (routing_differs(job) || context_differs(job.layout)) out_.alike = false;
     for (std::uint32_t f = 0; f < families_.size(); ++f) {
-      lists_.push_back({f, LoadKind::ring});
-      if (families_[f].all_reduces) lists_.push_back({f, LoadKind::tree});
+      for (const LoadKind kind : load_kinds(cluster)) lists_.push_back({f, kind});
     }
   }
 
@@ -106,8 +94,8 @@ class StageView {
   void add(const GroupFamily& family) {
     FLOPCAST_CHECK(family.copies() > 0, "a stage has at least one group of each kind");
     const GroupId id{static_cast<unsigned>(out_.groups.size())};
-    Group group{
-        .name = family.name, .members = {}, .loads = {{}, {}, {}}, .count = family.copies()};
+    Group group{.name = family.name, .members = {}, .loads = {}, .count = family.copies()};
+    group.loads.resize(kLoadPatterns);
     for (std::size_t i = 0; i < family.stages.size(); ++i) {
       const auto stage = static_cast<std::size_t>(family.stages[i]);
       group.members.push_back(RankId{static_cast<unsigned>(stage)});
@@ -124,7 +112,7 @@ class StageView {
     for (std::uint32_t number = 0; number < lists_.size(); ++number) {
       const auto [f, kind] = lists_[number];
       for (std::size_t copy = 0; copy < families_[f].copies(); ++copy) {
-        for (const LinkLoad& load : loads_of(cluster_, families_[f], copy, kind)) {
+        for (const LinkLoad& load : family_loads(cluster_, families_[f], copy, kind)) {
           signatures[index_of(load.link)].add(number, load.weight);
         }
       }
@@ -155,7 +143,7 @@ class StageView {
       const GroupFamily& family = families_[f];
       Signature expected;
       for (std::size_t copy = 0; copy < family.copies(); ++copy) {
-        const std::vector<LinkLoad> loads = loads_of(cluster_, family, copy, kind);
+        const std::vector<LinkLoad> loads = family_loads(cluster_, family, copy, kind);
         Signature found;
         for (const LinkLoad& load : loads) {
           const std::uint32_t row = class_of_[index_of(load.link)];
@@ -168,7 +156,7 @@ class StageView {
         if (copy == 0) expected = found;
         if (copy == 0 || !out_.alike) continue;
         out_.alike =
-            found == expected && (kind == LoadKind::tree ||
+            found == expected && (kind != LoadKind::ring ||
                                   family_facts(cluster_, family, copy, loads) == out_.facts[f]);
       }
     }

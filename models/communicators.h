@@ -19,6 +19,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,10 +34,32 @@ enum class Ranks : std::uint8_t { by_stage, all, by_class };
 
 /// Load lists of a group, all per byte that a rank of a ring sends: as a ring (or pair) of
 /// point-to-point sends; as a reduction in the switch, where a rank sends the buffer once instead
-/// of 2(n-1)/n times; as double binary trees, if GroupFacts::trees.
+/// of 2(n-1)/n times; as double binary trees, if GroupFacts::trees; and, if NetworkPath::sharp, as
+/// switches of the network do an all-reduce, all-gather or reduce-scatter.
 inline constexpr std::uint8_t kRingPattern = 0;
 inline constexpr std::uint8_t kInSwitchPattern = 1;
 inline constexpr std::uint8_t kTreePattern = 2;
+inline constexpr std::uint8_t kNetworkReducePattern = 3;
+inline constexpr std::uint8_t kNetworkGatherPattern = 4;
+inline constexpr std::uint8_t kNetworkScatterPattern = 5;
+inline constexpr std::size_t kLoadPatterns = 6;
+
+/// What a pattern is made of: of a list per byte of a buffer, the kind of collective that it is of.
+struct PatternSource {
+  LoadKind list{};
+  std::optional<CollectiveKind> buffer_of;
+
+  double per_sent(const GroupFacts& facts) const {
+    return buffer_of ? sent_per_buffer(facts, *buffer_of) : 1;
+  }
+};
+inline constexpr std::array<PatternSource, kLoadPatterns> kPatternSources{
+    {{LoadKind::ring, std::nullopt},
+     {LoadKind::ring, CollectiveKind::all_reduce},
+     {LoadKind::tree, CollectiveKind::all_reduce},
+     {LoadKind::network_reduce, CollectiveKind::all_reduce},
+     {LoadKind::network_gather, CollectiveKind::all_gather},
+     {LoadKind::network_scatter, CollectiveKind::reduce_scatter}}};
 
 /// The groups of one rank, by StepGroup.
 using RankGroups = std::array<GroupId, kStepGroups>;
@@ -64,8 +87,8 @@ struct RankRow {
   std::uint64_t count = 1;
 };
 
-/// All communicators, in flat tables: there may be millions. Each has two lists of loads, as
-/// family_loads and as family_tree_loads give them.
+/// All communicators, in flat tables: there may be millions. Each has a list of loads for each of
+/// load_kinds.
 struct ListedGroups {
   struct Load {
     LinkId link{};
@@ -76,7 +99,8 @@ struct ListedGroups {
   std::vector<std::uint32_t> facts{};          // by group: row of Communicators::facts
   std::vector<std::uint32_t> first_member{0};  // by group, one more at the end
   std::vector<RankId> members{};
-  std::vector<std::uint32_t> first_load{0};  // two for each group, one more at the end
+  std::size_t kinds = 0;                     // lists of each group
+  std::vector<std::uint32_t> first_load{0};  // by group and kind, one more at the end
   std::vector<Load> loads{};
   std::vector<double> weights{};
 };

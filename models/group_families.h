@@ -94,16 +94,20 @@ struct GroupFacts {
   friend auto operator<=>(const GroupFacts&, const GroupFacts&) = default;
 };
 
-/// Of a buffer that is all-reduced, the part that makes up one byte that a rank of a ring sends.
-double sent_per_buffer(const GroupFacts& facts);
+/// Of the buffer of a collective, the part that makes up one byte that a rank of a ring sends.
+double sent_per_buffer(const GroupFacts& facts, CollectiveKind kind = CollectiveKind::all_reduce);
 
-/// Bytes on links of the cluster per byte that a member sends.
+/// How the load of a group on links is counted: per byte that a member sends, or per byte of the
+/// whole buffer by trees and by switches of the network (LoadPattern).
+enum class LoadKind : std::uint8_t { ring, tree, network_reduce, network_gather, network_scatter };
+inline constexpr std::array kLoadKinds{LoadKind::ring, LoadKind::tree, LoadKind::network_reduce,
+                                       LoadKind::network_gather, LoadKind::network_scatter};
+/// Those that a cluster can have: the first two where its switches do not reduce.
+std::span<const LoadKind> load_kinds(const Cluster& cluster);
+
+/// Bytes on links of the cluster; empty where a copy has no such load.
 std::vector<LinkLoad> family_loads(const Cluster& cluster, const GroupFamily& family,
-                                   std::size_t copy);
-
-/// The same as double binary trees; empty where a copy forms none.
-std::vector<LinkLoad> family_tree_loads(const Cluster& cluster, const GroupFamily& family,
-                                        std::size_t copy);
+                                   std::size_t copy, LoadKind kind = LoadKind::ring);
 
 /// `loads` are those of the copy. Of pairs inside a stage: the one that crosses most, for which the
 /// others wait.

@@ -91,14 +91,44 @@ std::vector<LinkLoad> host_loads(const Cluster& cluster, GpuId gpu, StepGroup sl
 
 }  // namespace
 
-double sent_per_buffer(const GroupFacts& facts) {
-  return facts.ranks > 1 ? 1 / bus_factor(CollectiveKind::all_reduce, facts.ranks) : 1;
+double sent_per_buffer(const GroupFacts& facts, CollectiveKind kind) {
+  return facts.ranks > 1 ? 1 / bus_factor(kind, facts.ranks) : 1;
 }
 
-std::vector<LinkLoad> family_loads(const Cluster& cluster, const GroupFamily& family,
-                                   std::size_t copy) {
-  if (family.latency_only) return {};
-  const std::span<const GpuId> gpus = family.copy(copy);
+std::span<const LoadKind> load_kinds(const Cluster& cluster) {
+  constexpr std::size_t kWithoutSharp = 2;
+  return std::span(kLoadKinds)
+      .first(cluster.spec().fabric.sharp ? kLoadKinds.size() : kWithoutSharp);
+}
+
+namespace {
+
+bool forms_trees(const Cluster& cluster, const GroupFamily& family, std::span<const GpuId> gpus) {
+  return family.all_reduces && group_shape(cluster, gpus).nodes > 1;
+}
+
+/// Zones have no switches in common.
+bool reduces_in_switches(const Cluster& cluster, const GroupFamily& family,
+                         std::span<const GpuId> gpus) {
+  return cluster.spec().fabric.sharp && family.hops == Hops::ring &&
+         group_shape(cluster, gpus).nodes > 1 &&
+         slowest_tier(cluster, gpus) != LinkKind::zone_uplink;
+}
+
+bool has_loads(const Cluster& cluster, const GroupFamily& family, std::span<const GpuId> gpus,
+               LoadKind kind) {
+  switch (kind) {
+    case LoadKind::ring: return true;
+    case LoadKind::tree: return forms_trees(cluster, family, gpus);
+    case LoadKind::network_reduce:
+    case LoadKind::network_gather:
+    case LoadKind::network_scatter: return reduces_in_switches(cluster, family, gpus);
+  }
+  return false;
+}
+
+std::vector<LinkLoad> plain_loads(const Cluster& cluster, const GroupFamily& family,
+                                  std::span<const GpuId> gpus) {
   switch (family.hops) {
     case Hops::ring: return group_load(cluster, gpus, LoadPattern::ring);
     case Hops::direct: return group_load(cluster, gpus, LoadPattern::direct);
@@ -110,11 +140,21 @@ std::vector<LinkLoad> family_loads(const Cluster& cluster, const GroupFamily& fa
   return {};
 }
 
-std::vector<LinkLoad> family_tree_loads(const Cluster& cluster, const GroupFamily& family,
-                                        std::size_t copy) {
+}  // namespace
+
+std::vector<LinkLoad> family_loads(const Cluster& cluster, const GroupFamily& family,
+                                   std::size_t copy, LoadKind kind) {
   const std::span<const GpuId> gpus = family.copy(copy);
-  if (!family.all_reduces || group_shape(cluster, gpus).nodes == 1) return {};
-  return group_load(cluster, gpus, LoadPattern::tree);
+  if (family.latency_only || !has_loads(cluster, family, gpus, kind)) return {};
+  switch (kind) {
+    case LoadKind::ring: return plain_loads(cluster, family, gpus);
+    case LoadKind::tree: return group_load(cluster, gpus, LoadPattern::tree);
+    case LoadKind::network_reduce: return group_load(cluster, gpus, LoadPattern::in_network_reduce);
+    case LoadKind::network_gather: return group_load(cluster, gpus, LoadPattern::in_network_gather);
+    case LoadKind::network_scatter:
+      return group_load(cluster, gpus, LoadPattern::in_network_scatter);
+  }
+  return {};
 }
 
 GroupFacts family_facts(const Cluster& cluster, const GroupFamily& family, std::size_t copy,
@@ -123,8 +163,10 @@ GroupFacts family_facts(const Cluster& cluster, const GroupFamily& family, std::
     const std::array pair = slowest_pair(cluster, family.copy(copy));
     return group_facts(cluster, pair, group_load(cluster, pair, LoadPattern::pair));
   }
-  GroupFacts facts = group_facts(cluster, family.copy(copy), loads);
+  const std::span<const GpuId> gpus = family.copy(copy);
+  GroupFacts facts = group_facts(cluster, gpus, loads);
   facts.trees = family.all_reduces && facts.shape.nodes > 1;
+  facts.path.sharp = reduces_in_switches(cluster, family, gpus);
   return facts;
 }
 

@@ -20,6 +20,7 @@ class Lister {
 
   Communicators build() && {
     const auto world = static_cast<std::size_t>(grid_.world());
+    listed_.kinds = load_kinds(cluster_).size();
     like_.resize(world, no_groups());
     expert_ranks_.resize(world, -1);
     context_ranks_.resize(world, -1);
@@ -59,7 +60,9 @@ class Lister {
     listed_.family.push_back(static_cast<std::uint32_t>(listed_.names.size() - 1));
     listed_.facts.push_back(index_of(like));
     add(loads);
-    add(family_tree_loads(cluster_, family, copy));
+    for (const LoadKind kind : load_kinds(cluster_).subspan(1)) {
+      add(family_loads(cluster_, family, copy, kind));
+    }
   }
 
   void add(const std::vector<LinkLoad>& loads) {

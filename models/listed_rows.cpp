@@ -4,12 +4,6 @@
 
 namespace flopcast {
 
-namespace {
-
-constexpr std::size_t kPatterns = 3;
-
-}  // namespace
-
 std::uint32_t ListedRows::ranks() const {
   return static_cast<std::uint32_t>(communicators_.ranks.size());
 }
@@ -35,22 +29,28 @@ FoldSource::GroupFacts ListedRows::group(std::uint32_t row) const {
   const ListedGroups& listed = communicators_.listed;
   const std::uint32_t begin = listed.first_member[row];
   const std::uint32_t end = listed.first_member[row + std::size_t{1}];
-  const std::size_t list = 2 * std::size_t{row};
-  const std::size_t ring = listed.first_load[list + 1] - listed.first_load[list];
-  const std::size_t tree = listed.first_load[list + 2] - listed.first_load[list + 1];
+  std::size_t loads = 0;
+  for (const PatternSource& source : kPatternSources) loads += list_of(row, source.list).size();
   return {.members = {listed.members.data() + begin, end - begin},
-          .patterns = kPatterns,
-          .loads = 2 * ring + tree};
+          .patterns = kLoadPatterns,
+          .loads = loads};
+}
+
+std::span<const ListedGroups::Load> ListedRows::list_of(std::uint32_t group, LoadKind kind) const {
+  const ListedGroups& listed = communicators_.listed;
+  const auto place = static_cast<std::size_t>(kind);
+  if (place >= listed.kinds) return {};
+  const std::size_t list = std::size_t{group} * listed.kinds + place;
+  const std::uint32_t begin = listed.first_load[list];
+  return std::span(listed.loads).subspan(begin, listed.first_load[list + 1] - begin);
 }
 
 void ListedRows::append_loads(std::uint32_t group, std::size_t pattern,
                               std::vector<LinkLoad>& loads) const {
   const ListedGroups& listed = communicators_.listed;
-  const std::size_t list = 2 * std::size_t{group} + (pattern == kTreePattern ? 1 : 0);
-  const double unit =
-      pattern == kRingPattern ? 1 : sent_per_buffer(communicators_.facts[listed.facts[group]]);
-  for (std::uint32_t i = listed.first_load[list]; i != listed.first_load[list + 1]; ++i) {
-    const ListedGroups::Load& load = listed.loads[i];
+  const PatternSource& source = kPatternSources[pattern];
+  const double unit = source.per_sent(communicators_.facts[listed.facts[group]]);
+  for (const ListedGroups::Load& load : list_of(group, source.list)) {
     loads.push_back({load.link, listed.weights[load.weight] * unit});
   }
 }

@@ -39,6 +39,8 @@ class ListedRows : public FoldSource {
   std::string link_name(std::uint32_t row) const override;
 
  private:
+  std::span<const ListedGroups::Load> list_of(std::uint32_t group, LoadKind kind) const;
+
   const Cluster& cluster_;
   const Communicators& communicators_;
   std::span<const ProgramPlace> places_;

@@ -77,6 +77,19 @@ Seconds one_rank_latency(GroupShape shape) {
          static_cast<double>(shape.nodes - 1) * step.network_hop;
 }
 
+/// Of what switches of the network do.
+std::uint8_t network_pattern(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::all_reduce: return kNetworkReducePattern;
+    case CollectiveKind::all_gather: return kNetworkGatherPattern;
+    case CollectiveKind::reduce_scatter: return kNetworkScatterPattern;
+    case CollectiveKind::broadcast:
+    case CollectiveKind::all_to_all:
+    case CollectiveKind::send_recv: break;
+  }
+  FLOPCAST_CHECK(false, "the switches serve no other kind");
+}
+
 double compute_share(const Profile& profile, CollectiveKind kind, const GroupFacts& facts) {
   const ComputeShare& share = profile.network.compute_share;
   if (kind == CollectiveKind::send_recv) return share.point_to_point;
@@ -138,6 +151,9 @@ TransferId CostTables::transfer(CollectiveKind kind, Bytes size, GroupId group,
   const bool tree =
       cost.algorithm == NcclAlgorithm::tree || cost.algorithm == NcclAlgorithm::nvls_tree;
   if (kind == CollectiveKind::all_reduce && tree && facts.trees) transfer.pattern = kTreePattern;
+  if (facts.path.sharp && reduces_in_network(cost.algorithm, facts.shape)) {
+    transfer.pattern = network_pattern(kind);
+  }
   transfer.solo_rate = transfer.solo_rate / traits.uneven;
   if (traits.once_per_node) {
     transfer.compute_share = std::min(1.0, kDispatchSms / static_cast<double>(profile_.sms));

@@ -36,7 +36,8 @@ std::vector<std::size_t> first_ranks(const Workload& workload) {
 namespace {
 
 std::string_view reason_of(const Transfer& transfer) {
-  return transfer.pattern == kInSwitchPattern ? " that the NVLink switch reduces" : "";
+  if (transfer.pattern == kInSwitchPattern) return " that the NVLink switch reduces";
+  return transfer.pattern > kTreePattern ? " in the switches of the network (SHARP)" : "";
 }
 
 }  // namespace

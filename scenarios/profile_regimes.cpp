@@ -86,6 +86,7 @@ Json curve_json(const CollectiveCurve& curve) {
             {"nodes", curve.shape.nodes},
             {"domain", rate_text(curve.domain)}};
   if (curve.shape.nodes > 1) json["network"] = rate_text(curve.network);
+  if (curve.sharp) json["sharp"] = true;
   add_provenance(json, curve.provenance);
   json["points"] = Json::array();
   for (std::size_t i = 0; i < curve.sizes.size(); ++i) {

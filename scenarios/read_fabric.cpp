@@ -36,6 +36,13 @@ void read_routing(const Fields& fields, Fabric& fabric) {
   fields.count("ecmp_seed", fabric.ecmp_seed, 0, std::numeric_limits<int>::max());
 }
 
+/// On any kind of fabric: what does not have it deserves a better message than an unknown key.
+void read_sharp(const std::optional<Node>& node, ClusterSpec& spec) {
+  if (!node) return;
+  spec.fabric.sharp = node->boolean();
+  if (const auto problem = problem_of_sharp(spec.system, spec.fabric)) node->fail(*problem);
+}
+
 void read_torus(const Node& node, const Fields& fields, Fabric& fabric) {
   fields.quantity("link_bandwidth", fabric.link_bandwidth);
   for (const Node& size : node.at("dimensions").items()) {
@@ -131,6 +138,7 @@ void read_fabric(const std::optional<Node>& node, ClusterSpec& spec) {
     fields.count("global_links", fabric.global_links, 0, kMostPorts);
     read_routing(fields, fabric);
   }
+  read_sharp(node->find("sharp"), spec);
   if (fabric.kind == FabricKind::torus) read_torus(*node, fields, fabric);
   if (fabric.kind == FabricKind::graph) {
     fabric.graph = read_graph_or_file(node->at("graph"), spec.system);

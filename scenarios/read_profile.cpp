@@ -114,6 +114,7 @@ CollectiveCurve read_curve(const Node& node) {
                         .provenance = read_provenance(node)};
   if (curve.shape.nodes > 1) {
     curve.network = node.at("network").positive_quantity<BytesPerSecond>();
+    if (const auto sharp = node.find("sharp")) curve.sharp = sharp->boolean();
   }
   read_points(node.at("points"), curve);
   return curve;

@@ -74,6 +74,7 @@ RecordedTable read_recorded(const Node& node) {
   out.placed.table.notes = {"fabric " + node.at("fabric").text(),
                             "library " + node.at("library").text()};
   if (const auto sharp = node.find("sharp")) out.sharp = sharp->boolean();
+  out.placed.path.sharp = out.sharp;
   if (const auto forced = node.find("forced")) out.forced = forced->text();
   if (const auto fault = node.find("fault")) out.fault = fault->text();
   return out;

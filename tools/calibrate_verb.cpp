@@ -97,7 +97,7 @@ std::vector<GroupShape> unmeasured_shapes(const std::vector<PlacedTable>& tables
 }
 
 TextTable predictions_table(const NetworkFit& fit, const std::vector<PlacedTable>& tables,
-                            const System& system) {
+                            const CollectiveMachine& machine) {
   TextTable out{
       .title = "Predicted for shapes that were not measured (bus GB/s; fitted)",
       .columns = {{"collective", Align::left}, {"GPUs x nodes"}, {"1 MiB"}, {"64 MiB"}, {"1 GiB"}},
@@ -107,8 +107,8 @@ TextTable predictions_table(const NetworkFit& fit, const std::vector<PlacedTable
   Profile profile;
   profile.network = fit.model;
   for (const CollectiveKind kind : kinds) {
-    for (const GroupShape shape : unmeasured_shapes(tables, system)) {
-      const NetworkPath path = path_on(system, kind, shape);
+    for (const GroupShape shape : unmeasured_shapes(tables, machine.system)) {
+      const NetworkPath path = path_on(machine, kind, shape);
       Row row{{std::string(to_text(kind)), shape_text(shape)}};
       for (const Bytes size : {mebibytes(1), mebibytes(64), gibibytes(1)}) {
         const CollectiveTime time = collective_time(profile, kind, size, shape, path);
@@ -182,7 +182,7 @@ ExitCode calibrate(const CalibrateOptions& options) {
   if (options.output) write_profile(options, machine.system, fit, tables);
   const bool colour = terminal_shows_colour();
   std::string text = aligned_text(fit_table(fit), colour) + "\n" + doubts_text(tables) + "\n" +
-                     aligned_text(predictions_table(fit, tables, machine.system), colour);
+                     aligned_text(predictions_table(fit, tables, machine), colour);
   if (options.output) text += fmt::format("\nwritten: {}\n", *options.output);
   write_output(std::nullopt, text);
   return ExitCode::passed;

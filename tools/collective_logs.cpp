@@ -114,6 +114,7 @@ NetworkPath path_of(const Cluster& cluster, CollectiveKind kind, GroupShape shap
     const double nodes = std::max(1.0, 1.0 * domain_size(system) / system.gpus_per_node);
     path.network = nodes * node_bandwidth(cluster, gpus);
     path.network_hop = network_latency(cluster, gpus);
+    path.sharp = cluster.spec().fabric.sharp;
   }
   double nvlink = 1;
   double nic = 1;
@@ -142,6 +143,7 @@ void add_collective_log_options(CLI::App& verb, CollectiveLogOptions& options) {
       ->type_name("NAME");
   verb.add_option("--kind", options.kind, "The collective, where the log does not say it");
   verb.add_option("--nodes", options.nodes, "Nodes of the run, where the log does not say it");
+  verb.add_flag("--sharp", options.sharp, "InfiniBand's switches reduced (NCCL_COLLNET_ENABLE=1)");
   verb.add_option("--data", options.data, "Folder with catalogue/ and profiles/")->type_name("DIR");
 }
 
@@ -160,7 +162,7 @@ NetworkModel CollectiveMachine::prior() const {
   NetworkModel model;
   model.regimes = ProtocolRegimes{.generation = generation_of(system.gpu),
                                   .cpu = HostCpu::intel,
-                                  .sharp = false,
+                                  .sharp = sharp,
                                   .transport = transport_of(system.network),
                                   .fitted = {},
                                   .provenance = {}};
@@ -186,7 +188,8 @@ std::vector<PlacedTable> tables_on(const Cluster& cluster, const CollectiveLogOp
   return out;
 }
 
-NetworkPath path_on(const System& system, CollectiveKind kind, GroupShape shape) {
+NetworkPath path_on(const CollectiveMachine& machine, CollectiveKind kind, GroupShape shape) {
+  const System& system = machine.system;
   const int domain = domain_size(system);
   // A rank of a pair has its share of the node's cards; a group has the cards of its members.
   const int members = kind == CollectiveKind::send_recv ? 1 : shape.ranks_per_node;
@@ -194,7 +197,8 @@ NetworkPath path_on(const System& system, CollectiveKind kind, GroupShape shape)
   return {.domain = domain_bandwidth(system, shape.ranks_per_node),
           .network =
               shape.nodes > 1 ? cards * members / domain * system.nic_bandwidth : BytesPerSecond{},
-          .network_hop = kNetworkHop};
+          .network_hop = kNetworkHop,
+          .sharp = machine.sharp && shape.nodes > 1};
 }
 
 CollectiveMachine read_machine(const CollectiveLogOptions& options) {
@@ -203,7 +207,11 @@ CollectiveMachine read_machine(const CollectiveLogOptions& options) {
   }
   const Document name = Document::parse(fmt::format("\"{}\"", *options.system), "--system");
   Catalogue catalogue(find_data_folders(options.data).catalogue);
-  return {.system = catalogue.system(name.root())};
+  CollectiveMachine machine{.system = catalogue.system(name.root()), .sharp = options.sharp};
+  if (const auto problem = problem_of_sharp(machine.system, {.sharp = machine.sharp})) {
+    throw InputError("--sharp: " + problem->substr(std::string_view("sharp: ").size()));
+  }
+  return machine;
 }
 
 std::vector<PlacedTable> placed_tables(const CollectiveLogOptions& options,
@@ -213,7 +221,7 @@ std::vector<PlacedTable> placed_tables(const CollectiveLogOptions& options,
   out.reserve(tables.size());
   for (CollectiveTable& table : tables) {
     const GroupShape shape = shape_of(table, machine.system);
-    const NetworkPath path = path_on(machine.system, table.kind, shape);
+    const NetworkPath path = path_on(machine, table.kind, shape);
     require_network(table, shape, path, machine.system);
     out.push_back({.table = std::move(table), .shape = shape, .path = path});
   }

@@ -22,10 +22,11 @@ struct CollectiveLogOptions {
   std::optional<std::string> system;
   std::optional<std::string> kind;
   std::optional<int> nodes;
+  bool sharp = false;  // the switches reduced
   std::optional<std::string> data;
 };
 
-/// --system, --kind, --nodes, --data. `options` must outlive the parsing.
+/// --system, --kind, --nodes, --sharp, --data. `options` must outlive the parsing.
 void add_collective_log_options(CLI::App& verb, CollectiveLogOptions& options);
 
 /// All tables of all files.
@@ -33,6 +34,7 @@ std::vector<CollectiveTable> read_logs(const CollectiveLogOptions& options);
 
 struct CollectiveMachine {
   System system;
+  bool sharp = false;  // its switches reduce
 
   /// NCCL's own constants for it.
   NetworkModel prior() const;
@@ -41,8 +43,8 @@ struct CollectiveMachine {
 /// Throws InputError without --system, or where the catalogue does not have it.
 CollectiveMachine read_machine(const CollectiveLogOptions& options);
 
-/// The wires of a group on a system.
-NetworkPath path_on(const System& system, CollectiveKind kind, GroupShape shape);
+/// The wires of a group on a machine.
+NetworkPath path_on(const CollectiveMachine& machine, CollectiveKind kind, GroupShape shape);
 
 /// Tables of `options` on the first GPUs of a cluster, with what its faults leave of their links.
 /// Throws InputError where a log has more ranks than the cluster has GPUs.

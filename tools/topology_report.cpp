@@ -82,8 +82,9 @@ std::vector<Fact> facts_of(const Cluster& cluster) {
       {"node", fmt::format("{}, NVLink domain {}, {} cards of {} ({})", to_text(system.node_link),
                            system.nvlink_domain, system.nics, to_text(system.nic_bandwidth),
                            to_text(system.network))},
-      {"fabric", fmt::format("{}, routing {}, transport {}", to_text(spec.fabric.kind),
-                             to_text(spec.fabric.routing), to_text(spec.transport))}};
+      {"fabric", fmt::format("{}, routing {}, transport {}{}", to_text(spec.fabric.kind),
+                             to_text(spec.fabric.routing), to_text(spec.transport),
+                             spec.fabric.sharp ? ", switches reduce (SHARP)" : "")}};
   const auto width = bisection_of(cluster);
   const int half = cluster.gpu_count() / 2;
   facts.push_back({"bisection", width
@@ -183,6 +184,7 @@ std::string topology_json(const Cluster& cluster) {
                       {"fabric", to_text(spec.fabric.kind)},
                       {"routing", to_text(spec.fabric.routing)},
                       {"transport", to_text(spec.transport)},
+                      {"sharp", spec.fabric.sharp},
                       {"evidence", "assumed"},
                       {"bisection_bytes_per_second", width ? Json(width->value) : Json(nullptr)},
                       {"diameter_links", hops ? Json(*hops) : Json(nullptr)},

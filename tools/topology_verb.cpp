@@ -52,7 +52,9 @@ TopologyFormat read_format(std::string_view name) {
 }
 
 ExitCode check_logs(const Cluster& cluster, const ShowOptions& options, TopologyFormat format) {
-  const NetworkModel model = CollectiveMachine{cluster.spec().system}.prior();
+  const NetworkModel model =
+      CollectiveMachine{.system = cluster.spec().system, .sharp = cluster.spec().fabric.sharp}
+          .prior();
   std::vector<CheckedLog> logs;
   bool healthy = true;
   for (PlacedTable& placed : tables_on(cluster, options.logs)) {

@@ -43,6 +43,9 @@ std::optional<std::string> problem_of_network(const ClusterSpec& spec) {
       spec.nodes * system.gpus_per_node > system.nvlink_domain) {
     return fmt::format("{} nodes without network cards cannot reach each other", spec.nodes);
   }
+  if (spec.fabric.sharp && spec.transport == Transport::socket) {
+    return std::string("sharp: switches reduce what RDMA sends, but transport is socket");
+  }
   if (spec.fabric.flows_per_card < 1) {
     return fmt::format("flows_per_card {} is less than 1", spec.fabric.flows_per_card);
   }

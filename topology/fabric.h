@@ -114,6 +114,9 @@ struct Fabric {
   BytesPerSecond link_bandwidth{};  // of a torus, one cable, one direction; 0: the node's cards
                                     // shared out over its 2 * dimensions cables
 
+  bool sharp = false;  // switches add up what passes them: InfiniBand's SHARP. Graham et al.,
+                       // COM-HPC 2016
+
   FabricGraph graph{};
 };
 
@@ -163,6 +166,9 @@ FabricPlan plan_fabric(const System& system, int nodes, const Fabric& fabric);
 
 /// What keeps a fabric from being built, in the words of the user. Nothing if it is sound.
 std::optional<std::string> problem_of_fabric(const System& system, int nodes, const Fabric& fabric);
+
+/// The same of its switches that reduce.
+std::optional<std::string> problem_of_sharp(const System& system, const Fabric& fabric);
 
 /// Cables between two groups of a dragonfly. A balanced router of k ports has p = (k+1)/4 of them
 /// for nodes, 2p-1 for its group of 2p routers and p for other groups: a group has 2p*p global

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -179,6 +180,62 @@ std::vector<LinkLoad> tree_load(const Cluster& cluster, std::span<const GpuId> g
   return counts.loads(2 * channels);
 }
 
+// The other direction of the same pair of devices.
+LinkId reversed(LinkId link) { return LinkId{index_of(link) ^ 1U}; }
+
+// Inside one domain: all hand their data to the head of the channel and get the result from it.
+// `up` and `down` are counts of each of these.
+struct ShareCounts {
+  std::uint64_t up;
+  std::uint64_t down;
+};
+void add_shares(const Cluster& cluster, std::span<const GpuId> members, GpuId head,
+                ShareCounts share, LinkCounts& counts) {
+  for (const GpuId member : members) {
+    if (member == head) continue;
+    counts.add(cluster.to_domain(member), share.up);
+    counts.add(cluster.from_domain(head), share.up);
+    counts.add(cluster.to_domain(head), share.down);
+    counts.add(cluster.from_domain(member), share.down);
+  }
+}
+
+// One channel per member of the fullest domain. Routes from the head of the first domain to those
+// of the others make up its tree.
+std::vector<LinkLoad> in_network_load(const Cluster& cluster, std::span<const GpuId> gpus,
+                                      LoadPattern pattern) {
+  const std::vector<std::vector<GpuId>> domains = members_by_domain(cluster, gpus);
+  if (domains.size() == 1) return {};
+  const std::vector<std::vector<GpuId>> exits = exits_of(cluster, domains);
+  const std::size_t channels =
+      std::ranges::max(exits, {}, [](const auto& members) { return members.size(); }).size();
+  const std::uint64_t n = gpus.size();
+  const bool reduces_all = pattern == LoadPattern::in_network_reduce;
+  const bool mirrored = pattern == LoadPattern::in_network_scatter;
+  const ShareCounts shares = reduces_all ? ShareCounts{n, n} : ShareCounts{1, n - 1};
+  LinkCounts counts;
+  std::vector<LinkId> route;
+  for (std::size_t k = 0; k < channels; ++k) {
+    const auto head = [&](std::size_t d) { return exits[d][k % exits[d].size()]; };
+    std::map<LinkId, std::uint64_t> ranks;  // on the far side
+    for (std::size_t d = 0; d < domains.size(); ++d) {
+      add_shares(cluster, domains[d], head(d), shares, counts);
+      route.clear();
+      if (d > 0) cluster.append_route(head(0), head(d), route);
+      for (const LinkId link : route) ranks[link] += domains[d].size();
+    }
+    for (const auto& [link, beyond] : ranks) {
+      counts.add(link, reduces_all ? n : n - beyond);
+      counts.add(reversed(link), reduces_all ? n : beyond);
+    }
+  }
+  std::vector<LinkLoad> loads = counts.loads(channels * n);
+  if (!mirrored) return loads;
+  for (LinkLoad& load : loads) load.link = reversed(load.link);
+  std::ranges::sort(loads, {}, [](const LinkLoad& load) { return index_of(load.link); });
+  return loads;
+}
+
 // Whether all members have one value of a property.
 template <class Property>
 bool share(std::span<const GpuId> gpus, Property property) {
@@ -220,6 +277,9 @@ std::vector<LinkLoad> group_load(const Cluster& cluster, std::span<const GpuId> 
     case LoadPattern::direct: return direct_load(cluster, gpus);
     case LoadPattern::pair: return pair_load(cluster, gpus[0], gpus[1]);
     case LoadPattern::tree: return tree_load(cluster, gpus);
+    case LoadPattern::in_network_reduce:
+    case LoadPattern::in_network_gather:
+    case LoadPattern::in_network_scatter: return in_network_load(cluster, gpus, pattern);
   }
   return {};
 }

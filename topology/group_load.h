@@ -19,6 +19,9 @@ enum class LoadPattern : std::uint8_t {
   direct,  // every member to every other
   pair,    // first member to second
   tree,    // double binary tree over NVLink domains, up and down, a chain inside each
+  in_network_reduce,   // all-reduce in the switches of the network: SHARP
+  in_network_gather,   // all-gather through them, which copy what comes
+  in_network_scatter,  // reduce-scatter in them, which add up what comes
 };
 
 /// Weights of links per byte that one rank sends, for a group on `gpus` (ring order; ranks of one
@@ -33,6 +36,13 @@ enum class LoadPattern : std::uint8_t {
 ///   is all-reduced. Each edge carries half a byte up and half a byte down, in two trees; channels
 ///   are rotated as in the ring. Over many nodes a NIC so carries up to 2/g, as in the ring; but
 ///   trees cross leaves more often, and two nodes have a single edge.
+///   in_network: per byte of the whole buffer. A channel is a tree of switches over one member of
+///   each domain, which takes the data of its neighbours and hands them the result over NVLink. An
+///   all-reduce puts one byte up and one down on every link of the tree: 1/g on a NIC, whatever the
+///   number of nodes, and 1/g for each channel on a leaf's uplinks. An all-gather puts on a link
+///   the parts of all ranks on its far side, once; a reduce-scatter is that the other way round.
+///   NVLink carries what a reduce-scatter and an all-gather inside the node do, (g-1)/g each, as
+///   CollNet has it; NVLS moves less, 1 + 1/g in an all-reduce.
 /// Weights of one link are summed. In order of LinkId. Links with equal load have equal weights to
 /// the last bit.
 std::vector<LinkLoad> group_load(const Cluster& cluster, std::span<const GpuId> gpus,

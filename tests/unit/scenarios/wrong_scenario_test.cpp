@@ -107,6 +107,10 @@ const std::vector<Row> kRows{
     {"degraded_no_zone", "3:71", {"/cluster/degraded/0/link", "the cluster has no zone_uplink"}},
     {"degraded_spine_by_leaf", "3:131", {"/cluster/degraded/0", "\"spine_groups\" is missing"}},
     {"degraded_spine_beyond", "3:188", {"/cluster/degraded/0/spine_groups/0", "at most 1", "found 2"}},
+    // switches that reduce
+    {"sharp_on_torus", "3:108", {"/cluster/fabric/sharp", "which a torus is not; expected kind single_switch"}},
+    {"sharp_on_roce", "3:98", {"/cluster/fabric/sharp", "only InfiniBand switches reduce", "dgx-h100 speak roce"}},
+    {"sharp_over_sockets", "3:14", {"/cluster", "reduce what RDMA sends, but transport is socket"}},
     // jitter
     {"jitter_of_nothing", "7:13", {"/jitter", "nothing varies", "kernel_sigma"}},
     {"jitter_not_measured", "7:30", {"/jitter/kernel_sigma", "h100-sxm has no kernel_spread"}},
