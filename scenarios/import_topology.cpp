@@ -67,6 +67,7 @@ ImportedSystem system_of(const Wiring& wiring, BytesPerSecond nic_bandwidth) {
   // Each GPU takes the nearest card, of equally near ones that which fewest took. Cards that nobody
   // takes serve storage or management.
   std::vector<int> taken(wiring.cards.size(), 0);
+  std::vector<std::size_t> card_of_gpu;
   for (const std::vector<int>& distance : wiring.distance) {
     if (distance.empty()) break;
     std::size_t best = 0;
@@ -76,11 +77,16 @@ ImportedSystem system_of(const Wiring& wiring, BytesPerSecond nic_bandwidth) {
       }
     }
     ++taken[best];
+    card_of_gpu.push_back(best);
     imported.nearest.push_back(
         {wiring.cards[best], std::string(path_words()[static_cast<std::size_t>(distance[best])])});
   }
-  system.nics = static_cast<int>(wiring.cards.size() -
-                                 static_cast<std::size_t>(std::ranges::count(taken, 0)));
+  const auto used_before = [&](std::size_t card) {
+    const auto end = taken.begin() + static_cast<std::ptrdiff_t>(card);
+    return static_cast<int>(card) - static_cast<int>(std::count(taken.begin(), end, 0));
+  };
+  system.nics = used_before(taken.size());
+  for (const std::size_t card : card_of_gpu) system.gpu_nic.push_back(used_before(card));
   return imported;
 }
 
@@ -118,7 +124,10 @@ std::string system_json(const ImportedSystem& imported, const std::string& gpu) 
                                 {"nvlink_domain", system.nvlink_domain},
                                 {"node_link", to_text(system.node_link)},
                                 {"nics", system.nics}};
-  if (system.nics > 0) object["nic_bandwidth"] = to_text(system.nic_bandwidth);
+  if (system.nics > 0) {
+    object["gpu_nic"] = system.gpu_nic;
+    object["nic_bandwidth"] = to_text(system.nic_bandwidth);
+  }
   object["sources"] = system.sources;
   return object.dump(2) + "\n";
 }

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+#include <set>
 
 #include "scenarios/fields.h"
 #include "scenarios/scenario_parts.h"
@@ -23,10 +25,31 @@ void read_peaks(const Node& node, Gpu& gpu) {
   }
 }
 
+/// "gpu_nic": [0, 0, 1, 1]: the card of each GPU.
+void read_affinity(const std::optional<Node>& node, System& system) {
+  if (!node) return;
+  system.gpu_nic.clear();
+  for (const Node& card : node->items()) {
+    system.gpu_nic.push_back(card.small_integer(0, kMostPerNode));
+  }
+  if (const auto problem = problem_of_affinity(system)) node->fail(*problem);
+}
+
+/// Of the first GPUs alone: cards are numbered anew, in the order of their numbers.
+void take_part_of_cards(System& system, int gpus) {
+  system.gpu_nic.resize(static_cast<std::size_t>(gpus));
+  const std::set<int> used(system.gpu_nic.begin(), system.gpu_nic.end());
+  for (int& card : system.gpu_nic) {
+    card = static_cast<int>(std::distance(used.begin(), used.find(card)));
+  }
+  system.nics = static_cast<int>(used.size());
+}
+
 /// A part of one node: its GPUs with their share of the cards.
 void take_part_of_node(System& system, int gpus) {
   const int whole = system.gpus_per_node;
   system.nics = (system.nics * gpus + whole - 1) / whole;
+  if (!system.gpu_nic.empty()) take_part_of_cards(system, gpus);
   system.nvlink_domain =
       system.nvlink_domain >= whole ? gpus : std::gcd(system.nvlink_domain, gpus);
   system.gpus_per_node = gpus;
@@ -113,6 +136,7 @@ System read_system(const Node& node, Catalogue& catalogue) {
   // Without a card there is no rate to ask for.
   if (system.nics > 0) fields.needed_quantity("nic_bandwidth", system.nic_bandwidth);
   fields.kind("network", system.network, kNetworkKinds);
+  read_affinity(node.find("gpu_nic"), system);
   fields.count("gpus_per_host_link", system.gpus_per_host_link, 1, kMostPerNode);
   fields.positive("host_link", system.host_link);
   fields.positive("host_memory", system.host_memory);

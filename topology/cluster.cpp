@@ -37,10 +37,10 @@ Cluster::Place Cluster::find_place(int gpu) const {
   Place place{.node = gpu / gpus, .domain = gpu / domain_size(spec_.system)};
   if (plan_.nics_per_node == 0) return place;
   const int nics = plan_.nics_per_node;
-  place.rail = gpu % gpus * nics / gpus;
+  place.rail = card_of(spec_.system, gpu % gpus, nics);
   const auto is_missing = [&](int rail) {
     return std::ranges::any_of(spec_.missing_nics, [&](int other) {
-      return other / gpus == place.node && other % gpus * nics / gpus == rail;
+      return other / gpus == place.node && card_of(spec_.system, other % gpus, nics) == rail;
     });
   };
   // The next card of the node that is there.

@@ -39,6 +39,7 @@ std::optional<std::string> problem_of_network(const ClusterSpec& spec) {
   if (system.nics > 0 && system.nic_bandwidth <= BytesPerSecond{}) {
     return std::string("nic_bandwidth must be above 0");
   }
+  if (auto problem = problem_of_affinity(system)) return problem;
   if (system.nics == 0 && spec.nodes > 1 &&
       spec.nodes * system.gpus_per_node > system.nvlink_domain) {
     return fmt::format("{} nodes without network cards cannot reach each other", spec.nodes);
@@ -65,7 +66,7 @@ std::optional<std::string> problem_of_missing(const ClusterSpec& spec) {
     if (gpu < 0 || gpu >= spec.nodes * per_node) {
       return fmt::format("there is no GPU {}: they are 0 to {}", gpu, spec.nodes * per_node - 1);
     }
-    gone[gpu / per_node].insert(gpu % per_node * plan.nics_per_node / per_node);
+    gone[gpu / per_node].insert(card_of(spec.system, gpu % per_node, plan.nics_per_node));
   }
   for (const auto& [node, cards] : gone) {
     if (static_cast<int>(cards.size()) < plan.nics_per_node) continue;

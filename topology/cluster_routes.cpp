@@ -27,7 +27,8 @@ bool Cluster::uses_pxn() const {
 // First GPU of the node whose card is on the rail.
 GpuId Cluster::own_gpu_on_rail(const Place& here, int rail) const {
   const int gpus = spec_.system.gpus_per_node;
-  const int local = (rail * gpus + plan_.nics_per_node - 1) / plan_.nics_per_node;
+  int local = 0;
+  while (card_of(spec_.system, local, plan_.nics_per_node) != rail) ++local;
   return GpuId{static_cast<std::uint32_t>(here.node * gpus + local)};
 }
 

@@ -23,9 +23,9 @@ Seconds staging_latency(Transport transport) {
 
 // Of the GPU's own card within its node, be it there or missing.
 int own_rail(const Cluster& cluster, GpuId gpu) {
-  const int per_node = cluster.spec().system.gpus_per_node;
-  return static_cast<int>(index_of(gpu)) % per_node * cluster.fabric_plan().nics_per_node /
-         per_node;
+  const System& system = cluster.spec().system;
+  return card_of(system, static_cast<int>(index_of(gpu)) % system.gpus_per_node,
+                 cluster.fabric_plan().nics_per_node);
 }
 
 // Least part of its cards that a node has left.
@@ -49,12 +49,12 @@ double cards_left(const Cluster& cluster, std::span<const GpuId> gpus) {
 BytesPerSecond node_bandwidth(const Cluster& cluster, std::span<const GpuId> gpus) {
   const System& system = cluster.spec().system;
   if (system.nics == 0) return {};
-  const auto per_node = static_cast<std::uint32_t>(system.gpus_per_node);
-  const auto nics = static_cast<std::uint32_t>(system.nics);
-  const std::uint32_t node = index_of(gpus.front()) / per_node;
-  std::vector<bool> used(nics);
+  const int node = cluster.node_of(gpus.front());
+  std::vector<bool> used(static_cast<std::size_t>(system.nics));
   for (const GpuId gpu : gpus) {
-    if (index_of(gpu) / per_node == node) used[index_of(gpu) % per_node * nics / per_node] = true;
+    const int local = static_cast<int>(index_of(gpu)) - node * system.gpus_per_node;
+    if (local < 0 || local >= system.gpus_per_node) continue;
+    used[static_cast<std::size_t>(card_of(system, local, system.nics))] = true;
   }
   const auto cards = std::ranges::count(used, true);
   const BytesPerSecond all =

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -96,6 +97,7 @@ struct System {
                           // or 2 where bridges join pairs
   NodeLink node_link = NodeLink::nvswitch;
   int nics = 8;                  // compute network cards of one node; 0: the node stands alone
+  std::vector<int> gpu_nic{};    // card of each GPU of a node; empty: in order, equal shares
   BytesPerSecond nic_bandwidth;  // of one card, one direction
   NetworkKind network = NetworkKind::infiniband;
   // What jobs that copy to the host need to know; 0: not known.
@@ -105,6 +107,13 @@ struct System {
   BytesPerSecond storage{};      // of the node's own drives
   std::vector<std::string> sources;
 };
+
+/// What keeps gpu_nic from being built, in the words of the user. Nothing if it is sound.
+std::optional<std::string> problem_of_affinity(const System& system);
+
+/// Card that GPU `local` of a node uses, of `cards` of the node: its share of those, if the system
+/// does not say.
+int card_of(const System& system, int local, int cards);
 
 /// Whether GPUs of a node meet in its host.
 constexpr bool joins_by_host(const System& system) {

@@ -90,6 +90,26 @@ TEST_CASE("nvidia-smi's matrix becomes a system") {
   CHECK(json.at("gpu") == "h100-sxm");
   CHECK(json.at("node_link") == "nvswitch");
   CHECK(json.at("nic_bandwidth") == "50.00 GB/s");
+  CHECK(json.at("gpu_nic") == std::vector{0, 1, 2, 3});
+}
+
+TEST_CASE("which card a GPU uses is part of the system") {
+  // Cards 0 and 3 near the first pair of GPUs, 1 and 2 near nobody and the second pair: the order
+  // of GPUs is not that of cards, and card 1 is left out.
+  const std::string crossed =
+      "\tGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tNIC1\tNIC2\tNIC3\tCPU Affinity\n"
+      "GPU0\t X \tNV18\tNV18\tNV18\tSYS\tSYS\tSYS\tPIX\t0-31\n"
+      "GPU1\tNV18\t X \tNV18\tNV18\tPIX\tSYS\tSYS\tNODE\t0-31\n"
+      "GPU2\tNV18\tNV18\t X \tNV18\tSYS\tSYS\tPIX\tSYS\t32-63\n"
+      "GPU3\tNV18\tNV18\tNV18\t X \tSYS\tSYS\tPIX\tSYS\t32-63\n";
+  const ImportedSystem node = parse_topology(crossed, "node", gigabits_per_second(400));
+  CHECK(node.system.nics == 3);
+  CHECK(node.system.gpu_nic == std::vector{2, 0, 1, 1});
+  CHECK(node.nearest[0].card == "NIC3");
+  CHECK(node.nearest[3].card == "NIC2");
+  const auto json = nlohmann::json::parse(system_json(node, "h100-sxm"));
+  CHECK(json.at("gpu_nic") == std::vector{2, 0, 1, 1});
+  CHECK_FALSE(problem_of_affinity(node.system));
 }
 
 TEST_CASE("bridged pairs, and GPUs on PCIe alone") {

@@ -107,6 +107,9 @@ const std::vector<Row> kRows{
     {"degraded_no_zone", "3:71", {"/cluster/degraded/0/link", "the cluster has no zone_uplink"}},
     {"degraded_spine_by_leaf", "3:131", {"/cluster/degraded/0", "\"spine_groups\" is missing"}},
     {"degraded_spine_beyond", "3:188", {"/cluster/degraded/0/spine_groups/0", "at most 1", "found 2"}},
+    // which card a GPU uses
+    {"gpu_nic_beyond", "3:68", {"/cluster/system/gpu_nic", "GPU 7 uses card 4, but cards are 0 to 3"}},
+    {"gpu_nic_too_few", "3:68", {"/cluster/system/gpu_nic", "expected a card for each of 8 GPUs, found 4"}},
     // switches that reduce
     {"sharp_on_torus", "3:108", {"/cluster/fabric/sharp", "which a torus is not; expected kind single_switch"}},
     {"sharp_on_roce", "3:98", {"/cluster/fabric/sharp", "only InfiniBand switches reduce", "dgx-h100 speak roce"}},
