@@ -5,7 +5,7 @@ source share, and the words of assumptions."""
 SYSTEMS = {
     "A100-40GB": "dgx-a100-40gb", "A100-80GB": "dgx-a100", "H100": "dgx-h100", "H200": "dgx-h200",
     "B200": "dgx-b200", "GB200": "gb200-nvl72", "B300": "dgx-b300", "GB300": "gb300-nvl72",
-    "V100-32GB": "dgx-1-v100", "MI300X": "mi300x-8", "MI325X": "mi325x-8", "MI355X": "mi355x-8",
+    "V100-32GB": "dgx-2", "MI300X": "mi300x-8", "MI325X": "mi325x-8", "MI355X": "mi355x-8",
 }
 MODELS = {
     "GPT-3 175B": "megatron-175b", "GPT-3 20B": "nemo-gpt3-20b", "GPT-3 5B": "nemo-gpt3-5b",
