@@ -18,7 +18,7 @@ GroupFacts group_facts(const Cluster& cluster, std::span<const GpuId> gpus,
   facts.shape = group_shape(cluster, gpus);
   facts.ranks = static_cast<int>(gpus.size());
   facts.slowest = slowest_tier(cluster, gpus);
-  facts.path.domain = system.node_link == NodeLink::pcie ? system.gpu.pcie : system.gpu.nvlink;
+  facts.path.domain = domain_bandwidth(cluster, gpus);
   facts.path.network = node_bandwidth(cluster, gpus);
   facts.path.network_hop = network_latency(cluster, gpus);
   if (facts.shape.nodes > 1) facts.path.card_latency = message_latency(system.network);

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "scenarios/import_topology_parts.h"
 #include "scenarios/text_file.h"
@@ -43,6 +45,19 @@ NodeLink link_of(const Wiring& wiring, std::size_t domain) {
   return wiring.switched || crowded ? NodeLink::nvswitch : NodeLink::nvlink_mesh;
 }
 
+// Links of a mesh that joins the whole node; nothing where all pairs have as many.
+std::vector<int> mesh_of(const Wiring& wiring) {
+  std::vector<int> mesh;
+  std::set<int> between;
+  for (std::size_t from = 0; from < wiring.gpus; ++from) {
+    for (std::size_t to = 0; to < wiring.gpus; ++to) {
+      mesh.push_back(wiring.nvlinks[from][to]);
+      if (from != to) between.insert(mesh.back());
+    }
+  }
+  return between.size() > 1 ? mesh : std::vector<int>{};
+}
+
 }  // namespace
 
 void fail_at(std::string_view text, std::size_t offset, const std::string& name,
@@ -63,6 +78,9 @@ ImportedSystem system_of(const Wiring& wiring, BytesPerSecond nic_bandwidth) {
   system.node_link = link_of(wiring, domain);
   system.nvlink_domain =
       system.node_link == NodeLink::pcie ? system.gpus_per_node : static_cast<int>(domain);
+  if (system.node_link == NodeLink::nvlink_mesh && domain == wiring.gpus) {
+    system.mesh = mesh_of(wiring);
+  }
   system.nic_bandwidth = nic_bandwidth;
   // Each GPU takes the nearest card, of equally near ones that which fewest took. Cards that nobody
   // takes serve storage or management.
@@ -122,8 +140,12 @@ std::string system_json(const ImportedSystem& imported, const std::string& gpu) 
                                 {"gpu", gpu},
                                 {"gpus_per_node", system.gpus_per_node},
                                 {"nvlink_domain", system.nvlink_domain},
-                                {"node_link", to_text(system.node_link)},
-                                {"nics", system.nics}};
+                                {"node_link", to_text(system.node_link)}};
+  const auto links = static_cast<std::ptrdiff_t>(system.nvlink_domain);
+  for (auto row = system.mesh.begin(); row != system.mesh.end(); row += links) {
+    object["mesh"].push_back(std::vector<int>(row, row + links));
+  }
+  object["nics"] = system.nics;
   if (system.nics > 0) {
     object["gpu_nic"] = system.gpu_nic;
     object["nic_bandwidth"] = to_text(system.nic_bandwidth);

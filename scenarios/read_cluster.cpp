@@ -4,6 +4,8 @@
 #include <iterator>
 #include <numeric>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "scenarios/fields.h"
 #include "scenarios/scenario_parts.h"
@@ -35,6 +37,22 @@ void read_affinity(const std::optional<Node>& node, System& system) {
   if (const auto problem = problem_of_affinity(system)) node->fail(*problem);
 }
 
+/// "mesh": a row for each GPU with its links to every other.
+void read_mesh(const std::optional<Node>& node, System& system) {
+  if (!node) return;
+  constexpr int kMostLinks = 1024;
+  system.mesh.clear();
+  for (const Node& row : node->items()) {
+    const std::vector<Node> links = row.items();
+    if (static_cast<int>(links.size()) != system.nvlink_domain) {
+      row.fail(fmt::format("expected links to each of {} GPUs, found {}", system.nvlink_domain,
+                           links.size()));
+    }
+    for (const Node& count : links) system.mesh.push_back(count.small_integer(0, kMostLinks));
+  }
+  if (const auto problem = problem_of_mesh(system)) node->fail(*problem);
+}
+
 /// Of the first GPUs alone: cards are numbered anew, in the order of their numbers.
 void take_part_of_cards(System& system, int gpus) {
   system.gpu_nic.resize(static_cast<std::size_t>(gpus));
@@ -45,13 +63,29 @@ void take_part_of_cards(System& system, int gpus) {
   system.nics = static_cast<int>(used.size());
 }
 
+/// Of the first GPUs alone: they keep the links between them, and with these a part of their rate.
+void take_part_of_mesh(System& system, int domain) {
+  const auto before = static_cast<std::size_t>(system.nvlink_domain);
+  const auto after = static_cast<std::size_t>(domain);
+  const int most = most_mesh_links(system);
+  std::vector<int> mesh;
+  for (std::size_t from = 0; !system.mesh.empty() && from < after; ++from) {
+    const auto row = system.mesh.begin() + static_cast<std::ptrdiff_t>(from * before);
+    mesh.insert(mesh.end(), row, row + static_cast<std::ptrdiff_t>(after));
+  }
+  system.mesh = std::move(mesh);
+  system.nvlink_domain = domain;
+  if (domain > 1) system.gpu.nvlink = system.gpu.nvlink * (1.0 * most_mesh_links(system) / most);
+}
+
 /// A part of one node: its GPUs with their share of the cards.
 void take_part_of_node(System& system, int gpus) {
   const int whole = system.gpus_per_node;
   system.nics = (system.nics * gpus + whole - 1) / whole;
   if (!system.gpu_nic.empty()) take_part_of_cards(system, gpus);
-  system.nvlink_domain =
-      system.nvlink_domain >= whole ? gpus : std::gcd(system.nvlink_domain, gpus);
+  const int domain = system.nvlink_domain >= whole ? gpus : std::gcd(system.nvlink_domain, gpus);
+  if (system.node_link == NodeLink::nvlink_mesh) take_part_of_mesh(system, domain);
+  system.nvlink_domain = domain;
   system.gpus_per_node = gpus;
 }
 
@@ -132,6 +166,7 @@ System read_system(const Node& node, Catalogue& catalogue) {
   if (!base) system.nvlink_domain = system.gpus_per_node;
   fields.count("nvlink_domain", system.nvlink_domain, 1, kMostPerNode);
   if (const auto link = fields.needed("node_link")) system.node_link = link->one_of(kNodeLinks);
+  read_mesh(node.find("mesh"), system);
   if (const auto nics = fields.needed("nics")) system.nics = nics->small_integer(0, kMostPerNode);
   // Without a card there is no rate to ask for.
   if (system.nics > 0) fields.needed_quantity("nic_bandwidth", system.nic_bandwidth);

@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
+#include <numeric>
 
 #include "scenarios/catalogue.h"
 #include "scenarios/import_nccl_tests.h"
@@ -66,27 +66,11 @@ GroupShape shape_of(CollectiveTable& table, const System& system) {
   return {.ranks_per_node = table.ranks / used, .nodes = used};
 }
 
-// Of a V100's six NVLinks in the cube mesh of a node, those to the first `members` of its eight
-// GPUs. Source: nvidia-smi topo -m of such nodes, from memory; 22, 85 and 135 GB/s measured by 2, 4
-// and 8.
-constexpr std::array<int, 9> kCubeLinks{0, 1, 1, 2, 4, 6, 6, 6, 6};
-
-// Into its domain, of a rank among `members`. In a mesh a GPU uses its links to them alone: of a
-// full mesh equal parts to each other GPU.
+// Of the first GPUs of a domain.
 BytesPerSecond domain_bandwidth(const System& system, int members) {
-  switch (system.node_link) {
-    case NodeLink::pcie: return system.gpu.pcie;
-    case NodeLink::nvswitch: return system.gpu.nvlink;
-    case NodeLink::nvlink_mesh: {
-      const int others = std::max(1, domain_size(system) - 1);
-      if (system.gpu.architecture == "volta" && others == 7) {
-        const auto place = static_cast<std::size_t>(std::clamp(members, 2, 8));
-        return system.gpu.nvlink * (kCubeLinks[place] / 6.0);
-      }
-      return system.gpu.nvlink * (std::clamp(members - 1, 1, others) / static_cast<double>(others));
-    }
-  }
-  return system.gpu.nvlink;
+  std::vector<int> first(static_cast<std::size_t>(std::min(members, domain_size(system))));
+  std::iota(first.begin(), first.end(), 0);
+  return domain_bandwidth(system, first);
 }
 
 // The first GPUs of the first domains.
@@ -108,8 +92,7 @@ NetworkPath path_of(const Cluster& cluster, CollectiveKind kind, GroupShape shap
   const bool pair = kind == CollectiveKind::send_recv;
   const std::vector<GpuId> gpus =
       members_of(cluster, pair ? GroupShape{shape.nodes > 1 ? 1 : 2, shape.nodes} : shape);
-  NetworkPath path{
-      .domain = domain_bandwidth(system, shape.ranks_per_node), .network = {}, .network_hop = {}};
+  NetworkPath path{.domain = domain_bandwidth(cluster, gpus), .network = {}, .network_hop = {}};
   if (shape.nodes > 1) {
     const double nodes = std::max(1.0, 1.0 * domain_size(system) / system.gpus_per_node);
     path.network = nodes * node_bandwidth(cluster, gpus);

@@ -27,6 +27,7 @@ std::optional<std::string> problem_of_node(const System& system) {
     return fmt::format("node_link \"{}\" needs a GPU with NVLink, {} has none",
                        to_text(system.node_link), system.gpu.name);
   }
+  if (auto problem = problem_of_mesh(system)) return problem;
   if ((joins_by_host(system) || system.nics > 0) && system.gpu.pcie <= BytesPerSecond{}) {
     return fmt::format("the PCIe bandwidth of GPU {} is not known", system.gpu.name);
   }

@@ -5,6 +5,8 @@
 #include <set>
 #include <vector>
 
+#include "topology/group_load.h"
+
 namespace flopcast {
 
 namespace {
@@ -45,6 +47,21 @@ double cards_left(const Cluster& cluster, std::span<const GpuId> gpus) {
 }
 
 }  // namespace
+
+BytesPerSecond domain_bandwidth(const Cluster& cluster, std::span<const GpuId> gpus) {
+  const System& system = cluster.spec().system;
+  if (system.node_link != NodeLink::nvlink_mesh) return domain_bandwidth(system, {});
+  BytesPerSecond least = system.gpu.nvlink;
+  for (const std::vector<GpuId>& domain : members_by_domain(cluster, gpus)) {
+    std::vector<int> members;
+    members.reserve(domain.size());
+    for (const GpuId gpu : domain) {
+      members.push_back(static_cast<int>(index_of(gpu)) % system.nvlink_domain);
+    }
+    least = std::min(least, domain_bandwidth(system, members));
+  }
+  return least;
+}
 
 BytesPerSecond node_bandwidth(const Cluster& cluster, std::span<const GpuId> gpus) {
   const System& system = cluster.spec().system;

@@ -1,6 +1,6 @@
 #pragma once
 
-// The wires that a group has for itself between nodes: how wide, and how far.
+// The wires that a group has for itself, inside a node and between nodes: how wide, and how far.
 
 #include <span>
 
@@ -8,6 +8,10 @@
 #include "topology/cluster.h"
 
 namespace flopcast {
+
+/// Of one rank into its NVLink domain: of its PCIe, of all its NVLinks, or of those to others of
+/// the group in a mesh.
+BytesPerSecond domain_bandwidth(const Cluster& cluster, std::span<const GpuId> gpus);
 
 /// Of one node, by all cards that the members in it use, at most one card per member. Where cards
 /// are missing, all nodes use as many as the node with fewest: NCCL takes as many channels as the

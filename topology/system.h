@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -96,6 +97,8 @@ struct System {
   int nvlink_domain = 8;  // GPUs that reach each other by NVLink: gpus_per_node, or 72 in a rack,
                           // or 2 where bridges join pairs
   NodeLink node_link = NodeLink::nvswitch;
+  std::vector<int> mesh{};       // NVLinks between GPUs i and j of a domain that is a mesh, by
+                                 // i * nvlink_domain + j; empty: as many between any two
   int nics = 8;                  // compute network cards of one node; 0: the node stands alone
   std::vector<int> gpu_nic{};    // card of each GPU of a node; empty: in order, equal shares
   BytesPerSecond nic_bandwidth;  // of one card, one direction
@@ -107,6 +110,17 @@ struct System {
   BytesPerSecond storage{};      // of the node's own drives
   std::vector<std::string> sources;
 };
+
+/// What keeps the mesh from being built, in the words of the user. Nothing if it is sound.
+std::optional<std::string> problem_of_mesh(const System& system);
+
+/// Of a mesh: links of the GPU that has most.
+int most_mesh_links(const System& system);
+
+/// Of a GPU into its domain, one direction: of its PCIe, or of all its NVLinks. In a mesh that one
+/// of `members`, numbers within the domain, counts which has the fewest links to the others; two
+/// without a link between them take one through a neighbour.
+BytesPerSecond domain_bandwidth(const System& system, std::span<const int> members);
 
 /// What keeps gpu_nic from being built, in the words of the user. Nothing if it is sound.
 std::optional<std::string> problem_of_affinity(const System& system);

@@ -127,6 +127,19 @@ TEST_CASE("bridged pairs, and GPUs on PCIe alone") {
   CHECK(plain.nvlink_domain == 2);
 }
 
+TEST_CASE("a mesh of unequal links is part of the system") {
+  const std::string unequal =
+      "\tGPU0\tGPU1\tGPU2\n"
+      "GPU0\t X \tNV1\tNV2\nGPU1\tNV1\t X \tNV2\nGPU2\tNV2\tNV2\t X \n";
+  const ImportedSystem node = parse_topology(unequal, "node", std::nullopt);
+  CHECK(node.system.node_link == NodeLink::nvlink_mesh);
+  CHECK(node.system.mesh == std::vector{0, 1, 2, 1, 0, 2, 2, 2, 0});
+  const auto json = nlohmann::json::parse(system_json(node, "v100-sxm-32gb"));
+  CHECK(json.at("mesh") == nlohmann::json::parse("[[0, 1, 2], [1, 0, 2], [2, 2, 0]]"));
+  const std::string equal = "\tGPU0\tGPU1\nGPU0\t X \tNV2\nGPU1\tNV2\t X \n";
+  CHECK(parse_topology(equal, "node", std::nullopt).system.mesh.empty());
+}
+
 TEST_CASE("NCCL's XML becomes a system") {
   const ImportedSystem node = parse_topology(xml(), "node", std::nullopt);
   CHECK(node.system.gpus_per_node == 2);

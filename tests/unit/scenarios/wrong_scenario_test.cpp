@@ -110,6 +110,9 @@ const std::vector<Row> kRows{
     // which card a GPU uses
     {"gpu_nic_beyond", "3:68", {"/cluster/system/gpu_nic", "GPU 7 uses card 4, but cards are 0 to 3"}},
     {"gpu_nic_too_few", "3:68", {"/cluster/system/gpu_nic", "expected a card for each of 8 GPUs, found 4"}},
+    // links of a mesh
+    {"mesh_short_row", "3:57", {"/cluster/system/mesh/0", "links to each of 8 GPUs, found 2"}},
+    {"mesh_one_way", "3:105", {"/cluster/system/mesh", "1 links from GPU 0 to 1, but 2 back"}},
     // switches that reduce
     {"sharp_on_torus", "3:108", {"/cluster/fabric/sharp", "which a torus is not; expected kind single_switch"}},
     {"sharp_on_roce", "3:98", {"/cluster/fabric/sharp", "only InfiniBand switches reduce", "dgx-h100 speak roce"}},
