@@ -53,7 +53,7 @@ class Families {
     if (grid_.dp * grid_.cp * copies_ > 1) add_data();
     if (grid_.cp > 1) add_context();
     if (job_.model.moe) add_experts();
-    if (job_.training.offload) add_host();
+    if (job_.training.copies_to_host()) add_host();
     if (grid_.world() > 1) add_world();
     if (grid_.pp > 1) {
       const bool copied = job_.model.tied_embeddings || job_.model.mtp_layers > 0;
@@ -121,11 +121,11 @@ class Families {
     std::vector<std::vector<int>> alone;
     alone.reserve(static_cast<std::size_t>(grid_.world()));
     for (int rank = 0; rank < grid_.world(); ++rank) alone.push_back({rank});
-    for (const StepGroup slot :
-         {StepGroup::to_host, StepGroup::from_host, StepGroup::host_memory, StepGroup::storage}) {
-      if (slot == StepGroup::storage && !job_.training.offload->to_drives) continue;
-      add_stage_groups(slot, alone, Hops::host);
-    }
+    add_stage_groups(StepGroup::to_host, alone, Hops::host);
+    add_stage_groups(StepGroup::from_host, alone, Hops::host);
+    const std::optional<OptimizerOffload>& optimizer = job_.training.offload;
+    if (optimizer) add_stage_groups(StepGroup::host_memory, alone, Hops::host);
+    if (optimizer && optimizer->to_drives) add_stage_groups(StepGroup::storage, alone, Hops::host);
   }
 
   Hops context_hops() const {

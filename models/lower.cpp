@@ -138,7 +138,10 @@ std::vector<ProgramPlace> write_programs(const StageInputs& inputs,
       plan.executed += replicas * stage.executed;
       plan.recomputed += replicas * stage.recomputed;
       places[role].program = program;
-      if (role == roles.front()) workload.programs.push_back(std::move(stage.program));
+      if (role == roles.front()) {
+        workload.programs.push_back(std::move(stage.program));
+        plan.host.push_back(stage.host);
+      }
       if (roles.size() == 1) continue;
       places[role].variant = VariantId{static_cast<std::uint32_t>(workload.variants.size())};
       workload.variants.push_back(std::move(stage.variant));
@@ -149,15 +152,23 @@ std::vector<ProgramPlace> write_programs(const StageInputs& inputs,
   return places;
 }
 
-/// What of an optimizer on the host is not known.
+/// What of an optimizer and of activations on the host is not known.
 std::optional<std::string> offload_gap(const Job& job) {
-  if (!job.training.offload) return std::nullopt;
-  if (job.layout.zero == 3 && job.training.framework.keeps_fp32_parameters) {
+  if (!job.training.copies_to_host()) return std::nullopt;
+  if (job.network == NetworkDetail::steps) {
+    return "copies to the host are not simulated as messages (\"network\": {\"model\": \"steps\"})";
+  }
+  if (job.training.offload && job.layout.zero == 3 &&
+      job.training.framework.keeps_fp32_parameters) {
     return "an optimizer on the host whose fp32 weights are the parameters (FSDP) is not simulated "
            "yet";
   }
-  if (job.network == NetworkDetail::steps) {
-    return "copies to the host are not simulated as messages (\"network\": {\"model\": \"steps\"})";
+  if (job.training.offloaded_layers == 0) return std::nullopt;
+  if (routing_differs(job)) {
+    return "activations on the host under routing that is not balanced are not simulated yet";
+  }
+  if (job.layout.overlap_expert_exchange) {
+    return "activations on the host beside hidden expert exchanges are not simulated yet";
   }
   return std::nullopt;
 }
@@ -235,7 +246,7 @@ Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks
   std::move(tables).finish(workload);
   plan.alike = communicators.alike;
   workload.stream_names.assign(kStepStreamNames.begin(), kStepStreamNames.end());
-  if (!job.training.offload) workload.stream_names.resize(kGpuStreams);
+  if (!job.training.copies_to_host()) workload.stream_names.resize(kGpuStreams);
   workload.category_names.assign(kStepCategoryNames.begin(), kStepCategoryNames.end());
   workload.pool_names.assign(kMemoryPoolNames.begin(), kMemoryPoolNames.end());
   const ListedRows rows(cluster, communicators, places);

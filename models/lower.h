@@ -12,6 +12,7 @@
 #include "calibration/profile.h"
 #include "models/communicators.h"
 #include "models/routing_loads.h"
+#include "models/stage_program.h"
 #include "models/step_category.h"
 #include "models/training.h"
 #include "sim/workload.h"
@@ -25,6 +26,7 @@ struct Plan {
       true;  // the ranks of every row do the same at the same time: nothing is approximated
   std::vector<int> stage_of;  // pipeline rank, by ProgramId; each has sends and receives of its own
   std::vector<std::array<GroupFacts, kStepGroups>> facts;  // by ProgramId; of groups it has
+  std::vector<HostBytes> host;                             // by ProgramId, of one rank
   std::vector<StageContent> stages;                        // by global stage
   std::vector<CollectiveKind> transfer_kinds;              // by TransferId
   std::int64_t padded_vocab = 0;

@@ -40,7 +40,7 @@ enum class StepStream : std::uint8_t {
   context,
   expert,
   replica,
-  // Only where the optimizer runs on the host:
+  // Only where something is on the host (Training::copies_to_host):
   to_host,
   host,  // its processors' share for this rank
   from_host,

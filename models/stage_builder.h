@@ -3,7 +3,8 @@
 // The builder behind stage_program(): private to the files that append its parts, which are
 // stage_program.cpp (schedule, begin and end of the step), stage_passes.cpp (the passes and what
 // goes from stage to stage), stage_data_parallel.cpp (gathers and reductions over the
-// data-parallel groups) and stage_offload.cpp (the optimizer on the host).
+// data-parallel groups), stage_offload.cpp (the optimizer on the host) and
+// stage_activation_offload.cpp (activations there).
 
 #include <cstdint>
 #include <limits>
@@ -25,6 +26,8 @@ inline constexpr std::size_t kBackwardSend = index_of(StepStream::backward_send)
 inline constexpr std::size_t kBackwardRecv = index_of(StepStream::backward_recv);
 inline constexpr std::size_t kData = index_of(StepStream::data);
 inline constexpr std::size_t kReplica = index_of(StepStream::replica);
+inline constexpr std::size_t kToHost = index_of(StepStream::to_host);
+inline constexpr std::size_t kFromHost = index_of(StepStream::from_host);
 
 inline constexpr std::size_t kAllTensors = std::numeric_limits<std::size_t>::max();
 
@@ -69,6 +72,13 @@ class StageBuilder {
   void end_backward(int chunk);
   void work(const TimedOperators& operators, const RoutingLoad& load = {});
   void count(const LoadedOperators& stretch);
+
+  // Activations on the host; layers by their place in the only chunk.
+  void await_copied_out(const ModelChunk& chunk, std::size_t entered);
+  void copy_out(const ModelChunk& chunk, std::size_t left);
+  void copy_back(const ModelChunk& chunk, std::size_t entered);
+  void copy_activations(StepGroup slot, std::int64_t size, std::string_view name);
+  HostBytes host_bytes() const;
 
   // Between stages.
   bool goes_up(const ScheduleOp& op) const;
@@ -194,9 +204,10 @@ class StageBuilder {
   std::vector<std::vector<Gather>> gathers_;  // by chunk, in forward order
   std::vector<std::size_t> awaited_;          // of them, by chunk
   std::optional<ShardedParameters> shards_;   // ZeRO-3
-  std::int64_t parameters_ = 0;               // that are trained
-  std::int64_t frozen_ = 0;                   // beside them
-  std::int64_t expert_parameters_ = 0;        // of them in the experts' own data group
+  std::vector<EventId> copied_;  // by offloaded layer: out, then back, of the micro-batch under way
+  std::int64_t parameters_ = 0;  // that are trained
+  std::int64_t frozen_ = 0;      // beside them
+  std::int64_t expert_parameters_ = 0;  // of them in the experts' own data group
   StageProgram out_;
 };
 

@@ -20,9 +20,7 @@
 namespace flopcast {
 namespace {
 
-constexpr std::size_t kToHost = index_of(StepStream::to_host);
 constexpr std::size_t kHost = index_of(StepStream::host);
-constexpr std::size_t kFromHost = index_of(StepStream::from_host);
 constexpr std::size_t kStorage = index_of(StepStream::storage);
 constexpr int kPieces = 16;  // assumed: tensors are many, so that the ends are short
 

@@ -76,10 +76,12 @@ void StageBuilder::forward(const ScheduleOp& op) {
   begin_forward(op.chunk);
   for (std::size_t i = 0; i < chunk.layers.size(); ++i) {
     const LayerTurn turn = turn_of(op.chunk, i, op.micro_batch);
+    await_copied_out(chunk, i);
     enter_layer(op.chunk, turn);
     begin_unit();
     work(turn.layer.forward, turn.load);
     end_unit();
+    copy_out(chunk, i);
   }
   end_forward(op.chunk);
   send(op);
@@ -129,6 +131,7 @@ void StageBuilder::backward(const ScheduleOp& op) {
   begin_backward(op.chunk);
   for (std::size_t i = chunk.layers.size(); i-- > 0;) {
     const LayerTurn turn = turn_of(op.chunk, i, op.micro_batch);
+    copy_back(chunk, i);
     begin_unit();
     recompute_layer(turn);
     work(turn.layer.backward, turn.load);

@@ -65,7 +65,8 @@ StageBuilder::StageBuilder(const StageInputs& inputs, const RoleProgram& role,
                 inputs.job.layout.vpp},
       tables_(tables),
       context_{inputs.job.model, inputs.job.layout, inputs.job.training, inputs.padded_vocab},
-      program_(inputs.job.training.offload ? kStepStreamNames.size() : kGpuStreams, role.amounts),
+      program_(inputs.job.training.copies_to_host() ? kStepStreamNames.size() : kGpuStreams,
+               role.amounts),
       chunks_(chunks) {
   for (const ModelChunk& chunk : chunks_) {
     parameters_ += chunk.parameters;
@@ -96,6 +97,7 @@ StageProgram StageBuilder::build() && {
   finish_gradients();
   optimize();
   out_.parameters = parameters_;
+  out_.host = host_bytes();
   out_.variant = program_.take_variant();
   out_.program = std::move(program_).finish();
   return std::move(out_);

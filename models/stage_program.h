@@ -41,12 +41,21 @@ struct RoleProgram {
   Amounts amounts = Amounts::in_ops;
 };
 
+/// What a rank keeps in the memory of its host.
+struct HostBytes {
+  std::int64_t optimizer = 0;    // states, and the gradients that they are stepped with
+  std::int64_t activations = 0;  // of a micro-batch
+
+  std::int64_t total() const { return optimizer + activations; }
+};
+
 struct StageProgram {
   Program program;  // without ops where amounts are alone
   Variant variant;
   Flops executed;               // matrix products and attention of one rank over the step
   Flops recomputed;             // the part of it that is recompute
   std::int64_t parameters = 0;  // elements on one rank
+  HostBytes host;
 };
 
 StageProgram stage_program(const StageInputs& inputs, const RoleProgram& role,

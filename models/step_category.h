@@ -23,12 +23,13 @@ enum class StepCategory : std::uint16_t {
   synchronize,  // gradient norm, embedding and norm gradients: once a step
   context,      // keys and values between ranks that share a sequence
   expert,       // tokens to experts and back
-  offload,      // copies to and from the host, and the optimizer there
+  offload,      // the optimizer on the host, with its copies
+  activation,   // copies of activations to the host and back
 };
 
-inline constexpr std::array<std::string_view, 13> kStepCategoryNames{
-    "forward",  "backward",  "recompute",   "optimizer", "overhead", "tensor", "pipeline",
-    "gradient", "parameter", "synchronize", "context",   "expert",   "offload"};
+inline constexpr std::array<std::string_view, 14> kStepCategoryNames{
+    "forward",  "backward",  "recompute",   "optimizer", "overhead", "tensor",  "pipeline",
+    "gradient", "parameter", "synchronize", "context",   "expert",   "offload", "activation"};
 
 constexpr CategoryId id_of(StepCategory category) {
   return CategoryId{static_cast<std::uint16_t>(category)};

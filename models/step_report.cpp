@@ -110,6 +110,7 @@ std::vector<TimeShare> breakdown(const Plan& plan, const Means& means) {
       line("exposed parameter gather", exposed(parameter), parameter),
       line("exposed synchronization", exposed(synchronize), synchronize),
       line("exposed offload", exposed(offload), offload),
+      line("exposed activation offload", exposed(activation), activation),
   };
   // Standing still since another stage has not got there: the pipeline's fill and drain, unequal
   // stages, and the wait for the slowest at the gradient norm.
@@ -235,6 +236,27 @@ void fill_memory(StepReport& report, const Plan& plan, const Result& result, con
   report.fits = fullest->reserved() <= report.device_memory;
 }
 
+/// Ranks of a stage keep as much there as each other.
+std::optional<HostMemory> host_memory(const Job& job, const Cluster& cluster, const Plan& plan) {
+  if (!job.training.copies_to_host()) return std::nullopt;
+  std::vector<HostBytes> of_stage(static_cast<std::size_t>(job.layout.grid.pp));
+  for (std::size_t program = 0; program < plan.host.size(); ++program) {
+    of_stage[static_cast<std::size_t>(plan.stage_of[program])] = plan.host[program];
+  }
+  std::vector<HostBytes> nodes(static_cast<std::size_t>(cluster.spec().nodes));
+  const std::vector<int> stage_of = stage_of_ranks(job.layout.grid);
+  for (std::size_t rank = 0; rank < stage_of.size(); ++rank) {
+    const HostBytes& host = of_stage[static_cast<std::size_t>(stage_of[rank])];
+    HostBytes& node = nodes[static_cast<std::size_t>(cluster.node_of(static_cast<GpuId>(rank)))];
+    node.optimizer += host.optimizer;
+    node.activations += host.activations;
+  }
+  const HostBytes fullest = *std::ranges::max_element(nodes, {}, &HostBytes::total);
+  return HostMemory{.optimizer = bytes(static_cast<double>(fullest.optimizer)),
+                    .activations = bytes(static_cast<double>(fullest.activations)),
+                    .size = cluster.spec().system.host_memory_size};
+}
+
 std::string routing_text(const TokenRouting& routing) {
   switch (routing.kind) {
     case RoutingKind::balanced: return "balanced";
@@ -292,6 +314,8 @@ StepReport step_report(const Job& job, const Cluster& cluster, const Plan& plan,
   report.routing = routing_share(job, plan, means);
   report.device_memory = gpu.memory;
   fill_memory(report, plan, result, job.layout);
+  report.host = host_memory(job, cluster, plan);
+  report.fits = report.fits && (!report.host || report.host->fits());
 
   report.simulated_ranks = result.ranks.size();
   for (const Rank& rank : plan.workload.ranks) report.represented_ranks += rank.count;

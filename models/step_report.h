@@ -58,6 +58,15 @@ struct StageMemory {
   Bytes reserved() const { return allocated() + margin; }
 };
 
+/// What the GPUs of a node keep in the memory of its processors.
+struct HostMemory {
+  Bytes optimizer;
+  Bytes activations;
+  Bytes size;  // of the memory; 0: not known
+  Bytes used() const { return optimizer + activations; }
+  bool fits() const { return size == Bytes{} || used() <= size; }
+};
+
 /// Where tokens went; of a model with experts.
 struct RoutingShare {
   std::string kind;        // "balanced", "zipf 0.5", "measured"
@@ -98,7 +107,8 @@ struct StepReport {
   Bytes device_memory;
   std::vector<StageMemory> memory;  // by pipeline rank
   int fullest_stage = 0;
-  bool fits = false;  // reserved() of the fullest stage within device_memory
+  std::optional<HostMemory> host;  // of the fullest node, where anything is there
+  bool fits = false;  // reserved() of the fullest stage within device_memory, and the host's
 
   // how it was found
   std::uint64_t simulated_ranks = 0;    // rows that the engine ran

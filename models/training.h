@@ -191,6 +191,9 @@ struct Training {
   std::optional<DataType> kept_expert_dtype;
   Recompute recompute;
   std::optional<OptimizerOffload> offload{};
+  /// The activations of so many of the first layers are on the host between the passes
+  /// (activation_offload.h). Megatron's --cpu-offloading-num-layers.
+  std::int64_t offloaded_layers = 0;
   bool overlap_grad_reduce = true;
   bool overlap_param_gather = true;
   bool tensor_overlap = false;  // userbuffers: TP collectives behind GEMMs (tp_overlap)
@@ -211,6 +214,7 @@ struct Training {
   /// Tokens that attention of a token spans, before masks.
   double attended() const { return document.value_or(static_cast<double>(batch.sequence)); }
 
+  bool copies_to_host() const { return offload || offloaded_layers > 0; }
   /// Whether experts get as much as they can hold, whatever the routing.
   bool pads() const { return capacity_factor && pad_to_capacity; }
   /// Per parameter: Adam's fp32 master weight and two moments. Source: Rajbhandari et al., ZeRO,

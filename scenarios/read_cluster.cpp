@@ -175,6 +175,7 @@ System read_system(const Node& node, Catalogue& catalogue) {
   fields.count("gpus_per_host_link", system.gpus_per_host_link, 1, kMostPerNode);
   fields.positive("host_link", system.host_link);
   fields.positive("host_memory", system.host_memory);
+  fields.positive("host_memory_size", system.host_memory_size);
   fields.positive("storage", system.storage);
   const auto sources = read_sources(node);
   if (!sources.empty()) system.sources = sources;
@@ -192,6 +193,7 @@ ClusterSpec read_cluster(const Node& node, Catalogue& catalogue) {
     spec.system.nic_bandwidth = rate->positive_quantity<BytesPerSecond>();
   }
   fields.positive("host_memory", spec.system.host_memory);
+  fields.positive("host_memory_size", spec.system.host_memory_size);
   fields.positive("storage", spec.system.storage);
   read_size(node, spec);
   read_fabric(node.find("fabric"), spec);

@@ -7,16 +7,29 @@ namespace flopcast {
 namespace {
 
 constexpr Choice<bool> kPlaces[] = {{"host", false}, {"drives", true}};
+constexpr std::int64_t kMostLayers = 10'000;
+
+OptimizerOffload read_optimizer(const Node& node) {
+  OptimizerOffload offload;
+  offload.to_drives = (node.is_text() ? node : node.at("to")).one_of(kPlaces);
+  if (node.is_text()) return offload;
+  if (const auto fraction = node.find("fraction")) offload.fraction = fraction->number(1e-6, 1);
+  Fields(node, false).flag("overlap", offload.overlap);
+  return offload;
+}
+
+/// Activations may be there without the optimizer.
+bool moves_optimizer(const Node& node) {
+  if (node.is_text() || !node.find("activations")) return true;
+  return node.find("to") || node.find("fraction") || node.find("overlap");
+}
 
 }  // namespace
 
 void read_offload(const Node& node, ClusterSpec& cluster, Training& training) {
-  OptimizerOffload offload;
-  offload.to_drives = (node.is_text() ? node : node.at("to")).one_of(kPlaces);
-  if (!node.is_text()) {
-    const Fields fields(node, false);
-    if (const auto fraction = node.find("fraction")) offload.fraction = fraction->number(1e-6, 1);
-    fields.flag("overlap", offload.overlap);
+  if (moves_optimizer(node)) training.offload = read_optimizer(node);
+  if (const auto activations = node.is_text() ? std::nullopt : node.find("activations")) {
+    training.offloaded_layers = activations->at("layers").integer(1, kMostLayers);
   }
   const System& system = cluster.system;
   if (system.host_memory <= BytesPerSecond{}) {
@@ -25,13 +38,18 @@ void read_offload(const Node& node, ClusterSpec& cluster, Training& training) {
                     "cluster.host_memory",
                     system.name));
   }
-  if (offload.to_drives && system.storage <= BytesPerSecond{}) {
+  if (training.offloaded_layers > 0 && system.host_memory_size <= Bytes{}) {
+    node.fail(
+        fmt::format("how much memory the hosts of {} have is not known; give "
+                    "cluster.host_memory_size",
+                    system.name));
+  }
+  if (training.offload && training.offload->to_drives && system.storage <= BytesPerSecond{}) {
     node.fail(fmt::format("the drives of {} are not known; give cluster.storage", system.name));
   }
   if (system.gpu.pcie <= BytesPerSecond{}) {
     node.fail(fmt::format("the PCIe bandwidth of GPU {} is not known", system.gpu.name));
   }
-  training.offload = offload;
   cluster.host_copies = true;
 }
 

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
+#include "models/activation_offload.h"
 #include "scenarios/scenario.h"
 #include "scenarios/scenario_parts.h"
 #include "sim/errors.h"
@@ -32,7 +34,8 @@ Node node_of(const Node& root, std::string_view key) {
 bool depends_on_dp(const std::string& key) {
   return !(key == "parallel.tp" || key == "parallel.cp" || key == "parallel.pp" ||
            key == "parallel.vpp" || key == "parallel.layers_per_stage" ||
-           key == "training.sequence");
+           key == "training.sequence" || key == "training.recompute" ||
+           key == "training.schedule" || key.starts_with("training.offload"));
 }
 
 std::string advice_of(const LayoutViolation& violation) {
@@ -49,8 +52,10 @@ void check_layout(const Node& root, const Scenario& scenario, int gpus) {
                           gpus % (std::int64_t{grid.tp} * grid.cp * grid.pp) != 0;
   std::vector<std::string> problems;
   std::vector<std::string> advised;
-  for (const LayoutViolation& violation :
-       layout_violations(job.model, job.layout, job.training.batch, gpus)) {
+  std::vector<LayoutViolation> violations =
+      layout_violations(job.model, job.layout, job.training.batch, gpus);
+  std::ranges::copy(activation_offload_violations(job), std::back_inserter(violations));
+  for (const LayoutViolation& violation : violations) {
     if (dp_is_open && depends_on_dp(violation.key)) continue;
     const bool first = std::find(advised.begin(), advised.end(), violation.key) == advised.end();
     advised.push_back(violation.key);

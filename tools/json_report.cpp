@@ -190,10 +190,18 @@ Json memory(const StepReport& report) {
         {"reserved_bytes", stage.reserved().value},
     });
   }
-  return {{"fits", report.fits},
-          {"device_bytes", report.device_memory.value},
-          {"fullest_stage", report.fullest_stage},
-          {"stages", std::move(stages)}};
+  Json found{{"fits", report.fits},
+             {"device_bytes", report.device_memory.value},
+             {"fullest_stage", report.fullest_stage},
+             {"stages", std::move(stages)}};
+  if (report.host) {
+    const HostMemory& host = *report.host;
+    found["host"] = {{"fits", host.fits()},
+                     {"optimizer_bytes", host.optimizer.value},
+                     {"activations_bytes", host.activations.value},
+                     {"size_bytes", host.size > Bytes{} ? Json(host.size.value) : Json(nullptr)}};
+  }
+  return found;
 }
 
 Json bound(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }

@@ -46,4 +46,17 @@ std::string recompute_text(const Recompute& recompute) {
                      *recompute.layers == 1 ? "" : "s");
 }
 
+std::string offload_text(const Job& job) {
+  std::string text;
+  if (const auto& optimizer = job.training.offload) {
+    text = fmt::format("optimizer of {:.0f} % of the parameters on the host{}",
+                       100 * optimizer->fraction, optimizer->to_drives ? ", states on drives" : "");
+  }
+  if (const std::int64_t layers = job.training.offloaded_layers; layers > 0) {
+    text += fmt::format("{}activations of {} of {} layers to the host and back",
+                        text.empty() ? "" : "; ", layers, job.model.layers);
+  }
+  return text;
+}
+
 }  // namespace flopcast

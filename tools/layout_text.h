@@ -12,5 +12,7 @@ namespace flopcast {
 std::string layout_text(const Layout& layout);
 /// "none", "selective", "full", "full, 2 layers of each chunk".
 std::string recompute_text(const Recompute& recompute);
+/// "activations of 20 of 32 layers to the host and back"; empty where nothing goes there.
+std::string offload_text(const Job& job);
 
 }  // namespace flopcast

@@ -67,6 +67,16 @@ std::string deviation_text(const ExpectationResult& result) {
   return fmt::format("{:+.1f} %", (result.found / *result.expected - 1) * 100);
 }
 
+Fact host_fact(const HostMemory& host) {
+  const std::string size =
+      host.size > Bytes{} ? fmt::format(" of {} GB", gigabytes_text(host.size)) : " GB";
+  return {"host memory",
+          fmt::format("{}{}{} of the fullest node: optimizer {}, activations {}",
+                      host.fits() ? "" : "DOES NOT FIT: ", gigabytes_text(host.used()), size,
+                      gigabytes_text(host.optimizer), gigabytes_text(host.activations)),
+          host.fits() ? Tone::plain : Tone::bad};
+}
+
 std::string link_text(std::string name) {
   std::ranges::replace(name, '_', ' ');
   return name;
@@ -119,7 +129,7 @@ std::vector<Fact> question_facts(const Answer& answer) {
   const BatchShape& batch = job.training.batch;
   const StepReport& report = answer.report;
   const System& system = scenario.cluster.system;
-  return {
+  std::vector<Fact> facts{
       {"model", fmt::format("{}, {} parameters", job.model.name,
                             count_text(static_cast<double>(report.parameters)))},
       {"machine", fmt::format("{} GPUs: {} x {} with {} {}", report.gpus, scenario.cluster.nodes,
@@ -134,6 +144,8 @@ std::vector<Fact> question_facts(const Answer& answer) {
                    job.training.framework.name)},
       {"profile", scenario.profile.name},
   };
+  if (job.training.copies_to_host()) facts.push_back({"offload", offload_text(job)});
+  return facts;
 }
 
 std::vector<Fact> answer_facts(const Answer& answer) {
@@ -169,15 +181,21 @@ std::vector<Fact> memory_facts(const StepReport& report) {
   const std::string size = fmt::format("{} of {} GB on the fullest GPU (pipeline stage {})",
                                        gigabytes_text(stage.reserved()),
                                        gigabytes_text(report.device_memory), stage.stage);
-  if (report.fits) return {{"memory", "fits: " + size, Tone::good}};
-  const auto all = ledgers(stage);
-  const Ledger largest = *std::ranges::max_element(all, {}, &Ledger::size);
-  return {{"memory", "DOES NOT FIT: " + size, Tone::bad},
-          {"",
-           fmt::format("{} GB too much; the largest ledger is {}, {} GB",
-                       gigabytes_text(stage.reserved() - report.device_memory), largest.name,
-                       gigabytes_text(largest.size)),
-           Tone::bad}};
+  std::vector<Fact> facts;
+  if (stage.reserved() <= report.device_memory) {
+    facts.push_back({"memory", "fits: " + size, Tone::good});
+  } else {
+    const auto all = ledgers(stage);
+    const Ledger largest = *std::ranges::max_element(all, {}, &Ledger::size);
+    facts.push_back({"memory", "DOES NOT FIT: " + size, Tone::bad});
+    facts.push_back({"",
+                     fmt::format("{} GB too much; the largest ledger is {}, {} GB",
+                                 gigabytes_text(stage.reserved() - report.device_memory),
+                                 largest.name, gigabytes_text(largest.size)),
+                     Tone::bad});
+  }
+  if (report.host) facts.push_back(host_fact(*report.host));
+  return facts;
 }
 
 TextTable time_table(const StepReport& report) {

@@ -107,6 +107,7 @@ struct System {
   int gpus_per_host_link = 1;    // GPUs behind one PCIe switch, which has one link to the host
   BytesPerSecond host_link{};    // of it, one direction; 0: as wide as a GPU's PCIe
   BytesPerSecond host_memory{};  // memory bandwidth of the node's processors
+  Bytes host_memory_size{};      // and how much of it there is
   BytesPerSecond storage{};      // of the node's own drives
   std::vector<std::string> sources;
 };

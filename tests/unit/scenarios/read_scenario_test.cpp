@@ -227,6 +227,18 @@ TEST_CASE("an optimizer on the host asks for links to it") {
   CHECK(s.job.training.offload->fraction == 1);
 }
 
+TEST_CASE("activations go to the host with the optimizer or without it") {
+  Scenario s =
+      example("llama3-8b-8-h100", {{"training.offload", R"({"activations": {"layers": 12}})"}});
+  CHECK(s.cluster.host_copies);
+  CHECK_FALSE(s.job.training.offload);
+  CHECK(s.job.training.offloaded_layers == 12);
+  s = example("llama3-8b-8-h100",
+              {{"training.offload", R"({"to": "host", "activations": {"layers": 12}})"}});
+  CHECK(s.job.training.offload);
+  CHECK(s.job.training.offloaded_layers == 12);
+}
+
 TEST_CASE("schema and reader know the same keys") {
   // Fabrics that are no tree and measured routing have keys of their own.
   const std::vector<std::vector<Override>> variants{
@@ -239,6 +251,13 @@ TEST_CASE("schema and reader know the same keys") {
         "links": [{"from": "a", "to": "b", "bandwidth": "10 GB/s", "latency": "1 us", "cables": 2}],
         "nodes": [{"count": 2, "switches": ["a"]}, {"count": 2, "switches": ["a", "b"]}]}})"},
        {"cluster.degraded", R"([{"link": "switch_link", "cables": [1], "factor": 0.5}])"}},
+      {{"training.offload", R"({"activations": {"layers": 2}})"},
+       {"training.recompute", "none"},
+       {"training.schedule", "1f1b"},
+       {"parallel.pp", "1"},
+       {"parallel.vpp", "1"},
+       {"parallel.dp", "8"},
+       {"parallel.layers_per_stage", "null"}},
       {{"reliability", R"({"gpu_mtbf": "50000 h", "dump": "60 s", "restart": "10 min"})"}},
       {{"training.routing", R"({"kind": "measured", "counts": [[1, 2, 3, 4, 5, 6, 7, 8]]})"}},
       {{"training.routing", R"({"kind": "measured", "file": "expert_counts.json"})"}},

@@ -99,6 +99,24 @@ TEST_CASE("a job that does not fit names the excess and the largest ledger") {
   CHECK_THAT(facts[1].text, Contains("activations, 30.00 GB"));
 }
 
+TEST_CASE("what is in the host's memory is told beside the GPU's, and what is too much") {
+  StepReport report = sample_answer().report;
+  report.host = HostMemory{
+      .optimizer = gigabytes(100), .activations = gigabytes(25.5), .size = gigabytes(128)};
+  auto facts = memory_facts(report);
+  REQUIRE(facts.size() == 2);
+  CHECK(facts[1].name == "host memory");
+  CHECK(facts[1].tone == Tone::plain);
+  CHECK_THAT(facts[1].text, Contains("125.50 of 128.00 GB"));
+  CHECK_THAT(facts[1].text, Contains("optimizer 100.00, activations 25.50"));
+  report.host->size = gigabytes(125);
+  report.fits = false;
+  facts = memory_facts(report);
+  CHECK_THAT(facts[0].text, Contains("fits"));
+  CHECK(facts[1].tone == Tone::bad);
+  CHECK_THAT(facts[1].text, Contains("DOES NOT FIT: 125.50 of 125.00 GB"));
+}
+
 TEST_CASE("stages that look alike share a row of the memory table, the fullest stands alone") {
   StepReport report = sample_answer().report;
   for (int stage = 2; stage < 5; ++stage) {
