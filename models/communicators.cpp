@@ -85,7 +85,10 @@ class StageView {
     for (std::size_t rank = 0; rank < stage_of.size(); ++rank) {
       RankRow& row = out_.ranks[static_cast<std::size_t>(stage_of[rank])];
       const double speed = cluster_.speed_of(static_cast<GpuId>(rank));
-      if (row.count > 0 && row.speed != speed) out_.alike = false;
+      RankRole& role = out_.roles[row.role];
+      const int kind = cluster_.kind_of(static_cast<GpuId>(rank));
+      if (row.count > 0 && (row.speed != speed || role.kind != kind)) out_.alike = false;
+      if (row.count == 0) role.kind = kind;
       row.speed = row.count > 0 ? std::min(row.speed, speed) : speed;
       ++row.count;
     }

@@ -14,8 +14,8 @@
 // Ranks of a stage do the same at the same time where their communicators lie alike: each copy puts
 // the same loads on links of the same classes, and each link of a class carries the same loads.
 // Then stages, families and classes of links are an equitable partition (sim/fold.h), by_stage is
-// exact and says so (`alike`). Where not, by_stage takes the first copy and the slowest GPU for
-// all.
+// exact and says so (`alike`). Where not, by_stage takes the first copy, the kind of the first GPU
+// and the speed of the slowest for all.
 
 #include <array>
 #include <cstdint>
@@ -78,6 +78,7 @@ struct RankRole {
   int expert_rank = -1;
   /// The same of its context-parallel ring, where ranks see unlike parts of a sequence.
   int context_rank = -1;
+  int kind = 0;  // of its node: Cluster::kind_of
 };
 
 struct RankRow {

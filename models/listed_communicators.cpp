@@ -87,15 +87,16 @@ class Lister {
 
   void find_roles() {
     const std::vector<int> stage_of = stage_of_ranks(grid_);
-    std::map<std::tuple<int, int, int, RankGroups>, std::uint32_t> roles;
+    std::map<std::tuple<int, int, int, int, RankGroups>, std::uint32_t> roles;
     for (std::size_t rank = 0; rank < out_.ranks.size(); ++rank) {
       const auto next = static_cast<std::uint32_t>(out_.roles.size());
       const RankRole role{.stage = stage_of[rank],
                           .groups = like_[rank],
                           .expert_rank = expert_ranks_[rank],
-                          .context_rank = context_ranks_[rank]};
-      const auto [entry, is_new] =
-          roles.try_emplace({role.stage, role.expert_rank, role.context_rank, role.groups}, next);
+                          .context_rank = context_ranks_[rank],
+                          .kind = cluster_.kind_of(static_cast<GpuId>(rank))};
+      const auto [entry, is_new] = roles.try_emplace(
+          {role.stage, role.expert_rank, role.context_rank, role.kind, role.groups}, next);
       if (is_new) out_.roles.push_back(role);
       out_.ranks[rank].role = entry->second;
     }

@@ -12,6 +12,7 @@
 #include "models/parameters.h"
 #include "models/pipeline_schedule.h"
 #include "models/stage_program.h"
+#include "sim/check.h"
 #include "sim/fold.h"
 
 namespace flopcast {
@@ -105,12 +106,12 @@ ExchangePlaces exchange_places(const Job& job, const Communicators& communicator
 
 /// Roles that differ only in the experts that they hold, one list for each.
 std::vector<std::vector<std::uint32_t>> roles_by_program(const Communicators& communicators) {
-  std::map<std::tuple<int, int, RankGroups>, std::size_t> numbers;
+  std::map<std::tuple<int, int, int, RankGroups>, std::size_t> numbers;
   std::vector<std::vector<std::uint32_t>> lists;
   for (std::uint32_t role = 0; role < communicators.roles.size(); ++role) {
     const RankRole& its = communicators.roles[role];
     const auto [entry, is_new] =
-        numbers.try_emplace({its.stage, its.context_rank, its.groups}, lists.size());
+        numbers.try_emplace({its.stage, its.context_rank, its.kind, its.groups}, lists.size());
     if (is_new) lists.emplace_back();
     lists[entry->second].push_back(role);
   }
@@ -127,6 +128,7 @@ std::vector<ProgramPlace> write_programs(const StageInputs& inputs,
   Workload& workload = plan.workload;
   for (const std::vector<std::uint32_t>& roles : roles_by_program(communicators)) {
     const RankRole& first = communicators.roles[roles.front()];
+    tables.time_kernels_of(first.kind);
     const StageChunks chunks = stage_chunks(inputs, first, tables);
     const ProgramId program{static_cast<std::uint32_t>(workload.programs.size())};
     for (const std::uint32_t role : roles) {
@@ -147,6 +149,7 @@ std::vector<ProgramPlace> write_programs(const StageInputs& inputs,
       workload.variants.push_back(std::move(stage.variant));
     }
     plan.stage_of.push_back(first.stage);
+    plan.kind_of.push_back(first.kind);
     plan.facts.push_back(facts_of(communicators, first));
   }
   return places;
@@ -213,7 +216,9 @@ std::optional<std::string> lowering_gap(const Job& job) {
   return tuning_gap(job);
 }
 
-Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks ranks) {
+Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks ranks,
+           std::span<const Profile> others) {
+  FLOPCAST_CHECK(others.size() == cluster.spec().others.size(), "the reader finds one for each");
   const Layout& layout = job.layout;
   Plan plan;
   Communicators communicators = ranks == Ranks::by_stage ? stage_communicators(cluster, job)
@@ -235,7 +240,7 @@ Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks
                            .schedule = pipeline_schedule(layout.schedule, shape),
                            .routing = routing};
 
-  CostTables tables(profile, communicators);
+  CostTables tables(profile, communicators, others);
   // Kernels that vary by themselves are not one.
   const bool kernels_vary = job.jitter && job.jitter->kernel_sigma > 0;
   tables.fuse_kernels(routing.skewed() && !kernels_vary);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct Plan {
   bool alike =
       true;  // the ranks of every row do the same at the same time: nothing is approximated
   std::vector<int> stage_of;  // pipeline rank, by ProgramId; each has sends and receives of its own
+  std::vector<int> kind_of;   // Cluster::kind_of its ranks' nodes, by ProgramId
   std::vector<std::array<GroupFacts, kStepGroups>> facts;  // by ProgramId; of groups it has
   std::vector<HostBytes> host;                             // by ProgramId, of one rank
   std::vector<StageContent> stages;                        // by global stage
@@ -39,9 +41,10 @@ struct Plan {
 /// What of the job cannot be simulated yet, in words for the user; nothing when all can.
 std::optional<std::string> lowering_gap(const Job& job);
 
-/// The job must be legal (layout_violations) and without gap.
+/// The job must be legal (layout_violations) and without gap. `others`: profiles of the cluster's
+/// other nodes, in order, which time their kernels.
 Plan lower(const Job& job, const Cluster& cluster, const Profile& profile,
-           Ranks ranks = Ranks::by_stage);
+           Ranks ranks = Ranks::by_stage, std::span<const Profile> others = {});
 
 /// One row for each class of ranks, groups and links (sim/fold.h).
 Plan folded(Plan plan);

@@ -202,10 +202,10 @@ std::uint32_t CostTables::make_routed(const RoutedWork& routed, const RoutingLoa
     GemmShape shape = *gemm;
     const double rows = std::round(own * static_cast<double>(shape.m));
     shape.m = std::max<std::int64_t>(1, static_cast<std::int64_t>(rows));
-    return index_of(kernel(gemm_time(profile_, routed.precision, shape), routed.category));
+    return index_of(kernel(gemm_time(profile(), routed.precision, shape), routed.category));
   }
   if (const auto* call = std::get_if<MemoryCall>(&routed.work)) {
-    const TimeEstimate time = memory_time(profile_, call->kernel, own * call->moved);
+    const TimeEstimate time = memory_time(profile(), call->kernel, own * call->moved);
     return index_of(kernel(time, routed.category));
   }
   if (const auto* parts = std::get_if<std::vector<std::uint32_t>>(&routed.work)) {

@@ -75,12 +75,20 @@ struct RoutedWork {
 /// Rows shared by all programs of a workload, and how well each category's times are known.
 class CostTables {
  public:
-  CostTables(const Profile& profile, const Communicators& communicators)
-      : profile_(profile), communicators_(communicators) {
+  /// `others`: of the cluster's other nodes, in order.
+  CostTables(const Profile& profile, const Communicators& communicators,
+             std::span<const Profile> others = {})
+      : profile_(profile), others_(others), kernels_by_(&profile), communicators_(communicators) {
     evidence_.fill(Evidence::measured);
   }
 
-  const Profile& profile() const { return profile_; }
+  /// Kernels from here on are those of nodes of a kind (Cluster::kind_of); collectives stay the
+  /// cluster's own.
+  void time_kernels_of(int kind) {
+    kernels_by_ = kind == 0 ? &profile_ : &others_[static_cast<std::size_t>(kind - 1)];
+  }
+  /// Of kernels.
+  const Profile& profile() const { return *kernels_by_; }
   GroupShape shape_of(GroupId group) const { return communicators_.facts[index_of(group)].shape; }
 
   LabelId label(std::string_view text);
@@ -118,6 +126,8 @@ class CostTables {
   std::uint32_t make_routed(const RoutedWork& work, const RoutingLoad& load);
 
   const Profile& profile_;
+  std::span<const Profile> others_;
+  const Profile* kernels_by_;
   const Communicators& communicators_;
   std::vector<Kernel> kernels_;
   std::vector<Transfer> transfers_;

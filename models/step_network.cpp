@@ -132,6 +132,7 @@ class StepNetwork {
     const ProgramId id{static_cast<std::uint32_t>(workload_.programs.size())};
     workload_.programs.push_back(Program(workload_.programs[program]));
     plan_.stage_of.push_back(plan_.stage_of[program]);
+    plan_.kind_of.push_back(plan_.kind_of[program]);
     plan_.facts.push_back(std::array(plan_.facts[program]));
     return id;
   }

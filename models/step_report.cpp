@@ -213,14 +213,27 @@ StageMemory stage_memory(const MemoryPeak& peak, int stage) {
           .margin = kContextMargin + kFragmentation * activations};
 }
 
-void fill_memory(StepReport& report, const Plan& plan, const Result& result, const Layout& layout) {
+/// The most of its GPU comes last.
+bool less_full(const StepReport& report, const StageMemory& a, const StageMemory& b) {
+  const Bytes device = report.device_of(a);
+  const Bytes other = report.device_of(b);
+  if (device == other) return a.reserved() < b.reserved();
+  return a.reserved() / device < b.reserved() / other;
+}
+
+void fill_memory(StepReport& report, const Cluster& cluster, const Plan& plan, const Result& result,
+                 const Layout& layout) {
   const PipelineShape pipeline{placement_of(layout.schedule), layout.grid.pp, layout.vpp};
   report.memory.resize(static_cast<std::size_t>(layout.grid.pp));
   for (std::size_t row = 0; row < result.ranks.size(); ++row) {
-    const int stage = plan.stage_of[index_of(plan.workload.ranks[row].program)];
-    const StageMemory memory = stage_memory(result.ranks[row].memory, stage);
-    StageMemory& fullest = report.memory[static_cast<std::size_t>(stage)];
-    if (memory.reserved() > fullest.reserved()) fullest = memory;
+    const std::size_t program = index_of(plan.workload.ranks[row].program);
+    StageMemory memory = stage_memory(result.ranks[row].memory, plan.stage_of[program]);
+    if (const int kind = plan.kind_of[program]; kind != 0) {
+      memory.gpu = cluster.system_of_kind(kind).gpu.name;
+      memory.device = cluster.system_of_kind(kind).gpu.memory;
+    }
+    StageMemory& fullest = report.memory[static_cast<std::size_t>(memory.stage)];
+    if (less_full(report, fullest, memory)) fullest = memory;
   }
   for (int rank = 0; rank < layout.grid.pp; ++rank) {
     for (int chunk = 0; chunk < layout.vpp; ++chunk) {
@@ -231,9 +244,23 @@ void fill_memory(StepReport& report, const Plan& plan, const Result& result, con
   }
   const auto fullest = std::ranges::max_element(
       report.memory,
-      [](const StageMemory& a, const StageMemory& b) { return a.reserved() < b.reserved(); });
+      [&report](const StageMemory& a, const StageMemory& b) { return less_full(report, a, b); });
   report.fullest_stage = fullest->stage;
-  report.fits = fullest->reserved() <= report.device_memory;
+  report.fits = fullest->reserved() <= report.device_of(*fullest);
+}
+
+/// Of one GPU, in the mean.
+FlopsPerSecond peak_of(const Job& job, const Cluster& cluster) {
+  const auto peak = [&](int kind) {
+    const auto found = cluster.system_of_kind(kind).gpu.peak(job.training.precision);
+    FLOPCAST_CHECK(found.has_value(), "the reader refuses a precision that a GPU does not have");
+    return *found;
+  };
+  if (cluster.spec().others.empty()) return peak(0);
+  FlopsPerSecond sum;
+  const int ranks = job.layout.grid.world();
+  for (int rank = 0; rank < ranks; ++rank) sum += peak(cluster.kind_of(static_cast<GpuId>(rank)));
+  return sum / ranks;
 }
 
 /// Ranks of a stage keep as much there as each other.
@@ -287,7 +314,6 @@ std::optional<RoutingShare> routing_share(const Job& job, const Plan& plan, cons
 StepReport step_report(const Job& job, const Cluster& cluster, const Plan& plan,
                        const Result& result) {
   const BatchShape& batch = job.training.batch;
-  const Gpu& gpu = cluster.spec().system.gpu;
   const Means means(plan, result);
   StepReport report;
   report.gpus = job.layout.grid.world();
@@ -300,10 +326,8 @@ StepReport step_report(const Job& job, const Cluster& cluster, const Plan& plan,
   report.evidence = *std::ranges::min_element(plan.evidence);
   report.tokens_per_second = static_cast<double>(report.tokens) / report.step.value;
   report.tokens_per_second_per_gpu = report.tokens_per_second / report.gpus;
-  const auto peak = gpu.peak(job.training.precision);
-  FLOPCAST_CHECK(peak.has_value(), "the reader refuses a precision that the GPU does not have");
   report.peak_dtype = job.training.precision;
-  report.peak = *peak;
+  report.peak = peak_of(job, cluster);
   report = in_convention(std::move(report), job, FlopConvention::megatron);
   report.hardware_flops = report.model_flops + plan.recomputed;
   report.hfu = report.hardware_flops / report.step / report.gpus / report.peak;
@@ -312,8 +336,8 @@ StepReport step_report(const Job& job, const Cluster& cluster, const Plan& plan,
   report.communication = communication(plan, means);
   report.placement = placements(job, cluster, means);
   report.routing = routing_share(job, plan, means);
-  report.device_memory = gpu.memory;
-  fill_memory(report, plan, result, job.layout);
+  report.device_memory = cluster.spec().system.gpu.memory;
+  fill_memory(report, cluster, plan, result, job.layout);
   report.host = host_memory(job, cluster, plan);
   report.fits = report.fits && (!report.host || report.host->fits());
 

@@ -44,7 +44,7 @@ struct CommunicationShare {
   double hidden_fraction() const { return transfer.value > 0 ? 1 - exposed / transfer : 1; }
 };
 
-/// Memory of the most loaded rank of one pipeline rank, at its peak, by ledger.
+/// Memory of the most loaded rank of one pipeline rank, by its own GPU, at its peak, by ledger.
 struct StageMemory {
   int stage = 0;  // pipeline rank
   std::int64_t layers = 0;
@@ -54,6 +54,9 @@ struct StageMemory {
   Bytes activations;
   Bytes buffers;  // communication and workspace
   Bytes margin;   // CUDA context, allocator fragmentation
+  /// Its GPU and that one's memory, where they are not of the cluster's own kind.
+  std::string gpu{};
+  std::optional<Bytes> device{};
   Bytes allocated() const { return parameters + gradients + optimizer + activations + buffers; }
   Bytes reserved() const { return allocated() + margin; }
 };
@@ -92,7 +95,7 @@ struct StepReport {
   Flops model_flops;     // per step
   Flops hardware_flops;  // with recomputed work
   DataType peak_dtype = DataType::bf16;
-  FlopsPerSecond peak;  // of one GPU, dense: denominator of MFU and HFU
+  FlopsPerSecond peak;  // of one GPU (the mean over unlike ones), dense: below MFU and HFU
   FlopsPerSecond model_flops_per_gpu;
   double mfu = 0;
   double hfu = 0;
@@ -104,16 +107,18 @@ struct StepReport {
   std::optional<JitterReport> jitter;    // all else is of the median step
   std::optional<GoodputReport> goodput;  // where the scenario says what fails
 
-  Bytes device_memory;
+  Bytes device_memory;              // of the cluster's own kind of GPU
   std::vector<StageMemory> memory;  // by pipeline rank
   int fullest_stage = 0;
   std::optional<HostMemory> host;  // of the fullest node, where anything is there
-  bool fits = false;  // reserved() of the fullest stage within device_memory, and the host's
+  bool fits = false;  // reserved() of the fullest stage within device_of() it, and the host's
 
   // how it was found
   std::uint64_t simulated_ranks = 0;    // rows that the engine ran
   std::uint64_t represented_ranks = 0;  // ranks that they stand for
   std::uint64_t events = 0;
+
+  Bytes device_of(const StageMemory& stage) const { return stage.device.value_or(device_memory); }
 };
 
 /// Model FLOPs are counted as Megatron does (causal half of attention).

@@ -14,7 +14,7 @@ namespace flopcast {
 namespace {
 
 Plan plan_of_all(const Scenario& scenario, const Cluster& cluster) {
-  Plan plan = lower(scenario.job, cluster, scenario.profile, Ranks::all);
+  Plan plan = lower(scenario.job, cluster, scenario.profile, Ranks::all, scenario.other_profiles);
   if (scenario.job.network == NetworkDetail::fluid) return plan;
   if (const auto gap = step_network_gap(plan)) throw Unsupported(scenario.file + ": " + *gap);
   return with_step_network(std::move(plan), cluster);
@@ -24,10 +24,11 @@ Plan plan_of(const Scenario& scenario, const Cluster& cluster, FoldMode fold) {
   if (fold == FoldMode::off) return plan_of_all(scenario, cluster);
   if (scenario.job.network == NetworkDetail::steps) return folded(plan_of_all(scenario, cluster));
   if (!routing_differs(scenario.job) && !context_differs(scenario.job.layout)) {
-    Plan plan = lower(scenario.job, cluster, scenario.profile, Ranks::by_stage);
+    Plan plan =
+        lower(scenario.job, cluster, scenario.profile, Ranks::by_stage, scenario.other_profiles);
     if (plan.alike) return plan;
   }
-  return lower(scenario.job, cluster, scenario.profile, Ranks::by_class);
+  return lower(scenario.job, cluster, scenario.profile, Ranks::by_class, scenario.other_profiles);
 }
 
 std::vector<int> stages_of_ranks(const Plan& plan) {

@@ -202,6 +202,7 @@ ClusterSpec read_cluster(const Node& node, Catalogue& catalogue) {
   if (const auto problem = problem_of(spec)) node.fail(*problem);
   read_slow(node.find("slow"), spec);
   read_degraded(node.find("degraded"), spec);
+  read_other_nodes(node.find("other_nodes"), spec, catalogue);
   return spec;
 }
 

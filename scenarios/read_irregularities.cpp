@@ -100,4 +100,42 @@ void read_degraded(const std::optional<Node>& node, ClusterSpec& spec) {
   }
 }
 
+namespace {
+
+/// Joint rate of a node's cards.
+BytesPerSecond network_of(const System& system) { return system.nics * system.nic_bandwidth; }
+
+/// Links of the other nodes that are slower than the cluster's; faster ones wait for those.
+void degrade_links(const OtherNodes& other, ClusterSpec& spec) {
+  const System& own = spec.system;
+  const auto degrade = [&](LinkKind kind, BytesPerSecond there, BytesPerSecond here) {
+    if (count_of_places(spec, kind) == 0 || there >= here) return;
+    for (const OtherNodes::Range& range : other.nodes) {
+      spec.degraded.push_back({.kind = kind,
+                               .first = range.first * own.gpus_per_node,
+                               .last = (range.last + 1) * own.gpus_per_node - 1,
+                               .factor = there / here});
+    }
+  };
+  degrade(LinkKind::nvlink, other.system.gpu.nvlink, own.gpu.nvlink);
+  degrade(LinkKind::nic, network_of(other.system), network_of(own));
+}
+
+}  // namespace
+
+void read_other_nodes(const std::optional<Node>& node, ClusterSpec& spec, Catalogue& catalogue) {
+  if (!node) return;
+  for (const Node& row : node->items()) {
+    OtherNodes other{.system = read_system(row.at("system"), catalogue)};
+    for (const Node& item : row.at("nodes").items()) {
+      const Range range = read_range(item, spec.nodes);
+      other.nodes.push_back({range.first, range.last});
+    }
+    row.find("profile");  // read with the scenario's own
+    spec.others.push_back(other);
+    if (const auto problem = problem_of(spec)) row.fail(*problem);
+    degrade_links(other, spec);
+  }
+}
+
 }  // namespace flopcast

@@ -50,6 +50,9 @@ void read_offload(const Node& node, ClusterSpec& cluster, Training& training) {
   if (system.gpu.pcie <= BytesPerSecond{}) {
     node.fail(fmt::format("the PCIe bandwidth of GPU {} is not known", system.gpu.name));
   }
+  if (!cluster.others.empty()) {
+    node.fail("copies to the host in a cluster of unlike nodes are not simulated yet");
+  }
   cluster.host_copies = true;
 }
 

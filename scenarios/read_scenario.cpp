@@ -65,10 +65,7 @@ void check_layout(const Node& root, const Scenario& scenario, int gpus) {
   if (!problems.empty()) throw InputError(fmt::format("{}", fmt::join(problems, "\n")));
 }
 
-/// Whether the GPU has the training type at all.
-void check_precision(const Node& root, const Scenario& scenario) {
-  const Gpu& gpu = scenario.cluster.system.gpu;
-  const DataType type = scenario.job.training.precision;
+void check_precision(const Node& root, const Gpu& gpu, DataType type) {
   if (gpu.peak(type)) return;
   std::vector<std::string_view> known;
   for (const DataType other : kDataTypes) {
@@ -77,6 +74,28 @@ void check_precision(const Node& root, const Scenario& scenario) {
   node_of(root, "training.precision")
       .fail(
           fmt::format("{} has no {}; it has {}", gpu.name, to_text(type), fmt::join(known, ", ")));
+}
+
+/// Whether the GPUs have the training type at all.
+void check_precision(const Node& root, const Scenario& scenario) {
+  const DataType type = scenario.job.training.precision;
+  check_precision(root, scenario.cluster.system.gpu, type);
+  for (const OtherNodes& other : scenario.cluster.others) {
+    check_precision(root, other.system.gpu, type);
+  }
+}
+
+/// One for each kind of the cluster's other nodes.
+std::vector<Profile> other_profiles(const Node& root, const ClusterSpec& cluster,
+                                    ShippedData& data) {
+  std::vector<Profile> profiles;
+  if (cluster.others.empty()) return profiles;
+  const std::vector<Node> rows = root.at("cluster").at("other_nodes").items();
+  for (std::size_t kind = 0; kind < rows.size(); ++kind) {
+    const Gpu& gpu = cluster.others[kind].system.gpu;
+    profiles.push_back(choose_profile(rows[kind].find("profile"), rows[kind], gpu, data));
+  }
+  return profiles;
 }
 
 /// Whether the model has the experts whose exchange is set up.
@@ -144,6 +163,7 @@ Scenario read_scenario_document(const Document& document, ShippedData& data) {
   scenario.job.training.framework = read_framework(root.find("framework"));
   scenario.expect = read_expectations(root.find("expect"));
   scenario.profile = choose_profile(root.find("profile"), root, scenario.cluster.system.gpu, data);
+  scenario.other_profiles = other_profiles(root, scenario.cluster, data);
   if (const auto network = root.find("network")) {
     scenario.job.network = network->at("model").one_of(kNetworks);
   }

@@ -41,6 +41,7 @@ struct Scenario {
   ClusterSpec cluster;
   Job job;
   Profile profile;
+  std::vector<Profile> other_profiles;  // of the cluster's other nodes, in order
   std::optional<Reliability> reliability;
   std::vector<Expectation> expect;
 };

@@ -28,6 +28,8 @@ void read_fabric(const std::optional<Node>& node, ClusterSpec& spec);
 void read_missing_nics(const std::optional<Node>& node, ClusterSpec& spec);
 void read_slow(const std::optional<Node>& node, ClusterSpec& spec);
 void read_degraded(const std::optional<Node>& node, ClusterSpec& spec);
+/// "cluster.other_nodes", once the rest of the cluster is read.
+void read_other_nodes(const std::optional<Node>& node, ClusterSpec& spec, Catalogue& catalogue);
 
 /// "parallel" may be missing. dp "auto" takes the GPUs that tp, cp and pp leave.
 Layout read_parallel(const std::optional<Node>& node, int gpus);

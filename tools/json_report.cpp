@@ -31,7 +31,7 @@ Json question(const Answer& answer) {
   const StepReport& report = answer.report;
   const ParallelGrid& grid = job.layout.grid;
   const System& system = scenario.cluster.system;
-  return {
+  Json found{
       {"model", {{"name", job.model.name}, {"parameters", report.parameters}}},
       {"machine",
        {{"system", system.name},
@@ -60,6 +60,16 @@ Json question(const Answer& answer) {
         {"framework", job.training.framework.name}}},
       {"profile", scenario.profile.name},
   };
+  for (std::size_t kind = 0; kind < scenario.cluster.others.size(); ++kind) {
+    const OtherNodes& other = scenario.cluster.others[kind];
+    Json nodes = Json::array();
+    for (const OtherNodes::Range& range : other.nodes) nodes.push_back({range.first, range.last});
+    found["machine"]["other_nodes"].push_back({{"system", other.system.name},
+                                               {"gpu", other.system.gpu.name},
+                                               {"nodes", std::move(nodes)},
+                                               {"profile", scenario.other_profiles[kind].name}});
+  }
+  return found;
 }
 
 Json speed(const StepReport& report) {
@@ -189,6 +199,10 @@ Json memory(const StepReport& report) {
         {"allocated_bytes", stage.allocated().value},
         {"reserved_bytes", stage.reserved().value},
     });
+    if (stage.device) {
+      stages.back()["gpu"] = stage.gpu;
+      stages.back()["device_bytes"] = stage.device->value;
+    }
   }
   Json found{{"fits", report.fits},
              {"device_bytes", report.device_memory.value},

@@ -59,4 +59,19 @@ std::string offload_text(const Job& job) {
   return text;
 }
 
+std::string machine_text(const ClusterSpec& cluster) {
+  const System& own = cluster.system;
+  int left = cluster.nodes;
+  std::string others;
+  for (const OtherNodes& other : cluster.others) {
+    int nodes = 0;
+    for (const OtherNodes::Range& range : other.nodes) nodes += range.last - range.first + 1;
+    left -= nodes;
+    others += fmt::format(", {} x {} with {} {}", nodes, other.system.name,
+                          other.system.gpus_per_node, other.system.gpu.name);
+  }
+  return fmt::format("{} GPUs: {} x {} with {} {}{}", cluster.nodes * own.gpus_per_node, left,
+                     own.name, own.gpus_per_node, own.gpu.name, others);
+}
+
 }  // namespace flopcast

@@ -48,6 +48,7 @@ Row memory_row(const StageMemory& stage, Bytes device, bool fullest) {
   row.cells.insert(row.cells.end(),
                    {gigabytes_text(stage.reserved()), fmt::format("{:.0f} %", used * 100),
                     fullest ? "fullest" : ""});
+  if (!stage.gpu.empty()) row.cells.back() += " " + stage.gpu;
   if (stage.reserved() > device) row.tone = Tone::bad;
   return row;
 }
@@ -75,6 +76,15 @@ Fact host_fact(const HostMemory& host) {
                       host.fits() ? "" : "DOES NOT FIT: ", gigabytes_text(host.used()), size,
                       gigabytes_text(host.optimizer), gigabytes_text(host.activations)),
           host.fits() ? Tone::plain : Tone::bad};
+}
+
+std::string profiles_text(const Scenario& scenario) {
+  std::string text = scenario.profile.name;
+  for (std::size_t kind = 0; kind < scenario.other_profiles.size(); ++kind) {
+    text += fmt::format("; {} on {}", scenario.other_profiles[kind].name,
+                        scenario.cluster.others[kind].system.name);
+  }
+  return text;
 }
 
 std::string link_text(std::string name) {
@@ -128,12 +138,10 @@ std::vector<Fact> question_facts(const Answer& answer) {
   const Job& job = scenario.job;
   const BatchShape& batch = job.training.batch;
   const StepReport& report = answer.report;
-  const System& system = scenario.cluster.system;
   std::vector<Fact> facts{
       {"model", fmt::format("{}, {} parameters", job.model.name,
                             count_text(static_cast<double>(report.parameters)))},
-      {"machine", fmt::format("{} GPUs: {} x {} with {} {}", report.gpus, scenario.cluster.nodes,
-                              system.name, system.gpus_per_node, system.gpu.name)},
+      {"machine", machine_text(scenario.cluster)},
       {"layout", layout_text(job.layout)},
       {"batch", fmt::format("{} sequences of {} tokens; {} micro-batch{} of {} per pipeline",
                             batch.global_batch, batch.sequence, report.micro_batches,
@@ -142,7 +150,7 @@ std::vector<Fact> question_facts(const Answer& answer) {
        fmt::format("{}, {}, recompute {}, as {} does it", to_text(job.training.precision),
                    report.schedule, recompute_text(job.training.recompute),
                    job.training.framework.name)},
-      {"profile", scenario.profile.name},
+      {"profile", profiles_text(scenario)},
   };
   if (job.training.copies_to_host()) facts.push_back({"offload", offload_text(job)});
   return facts;
@@ -178,11 +186,12 @@ std::vector<Fact> answer_facts(const Answer& answer) {
 std::vector<Fact> memory_facts(const StepReport& report) {
   if (report.memory.empty()) return {{"memory", "not known", Tone::bad}};
   const StageMemory& stage = report.memory.at(static_cast<std::size_t>(report.fullest_stage));
-  const std::string size = fmt::format("{} of {} GB on the fullest GPU (pipeline stage {})",
-                                       gigabytes_text(stage.reserved()),
-                                       gigabytes_text(report.device_memory), stage.stage);
+  const Bytes device = report.device_of(stage);
+  const std::string size = fmt::format("{} of {} GB on the fullest GPU (pipeline stage {}{}{})",
+                                       gigabytes_text(stage.reserved()), gigabytes_text(device),
+                                       stage.stage, stage.gpu.empty() ? "" : ", ", stage.gpu);
   std::vector<Fact> facts;
-  if (stage.reserved() <= report.device_memory) {
+  if (stage.reserved() <= device) {
     facts.push_back({"memory", "fits: " + size, Tone::good});
   } else {
     const auto all = ledgers(stage);
@@ -190,8 +199,8 @@ std::vector<Fact> memory_facts(const StepReport& report) {
     facts.push_back({"memory", "DOES NOT FIT: " + size, Tone::bad});
     facts.push_back({"",
                      fmt::format("{} GB too much; the largest ledger is {}, {} GB",
-                                 gigabytes_text(stage.reserved() - report.device_memory),
-                                 largest.name, gigabytes_text(largest.size)),
+                                 gigabytes_text(stage.reserved() - device), largest.name,
+                                 gigabytes_text(largest.size)),
                      Tone::bad});
   }
   if (report.host) facts.push_back(host_fact(*report.host));
@@ -342,7 +351,7 @@ TextTable memory_table(const StepReport& report) {
   for (std::size_t index = 0; index < report.memory.size(); ++index) {
     const StageMemory& stage = report.memory[index];
     const bool fullest = index == static_cast<std::size_t>(report.fullest_stage);
-    Row row = memory_row(stage, report.device_memory, fullest);
+    Row row = memory_row(stage, report.device_of(stage), fullest);
     if (!table.rows.empty() && same_but_stage(table.rows.back(), row)) {
       table.rows.back().cells[0] = fmt::format("{}-{}", first, stage.stage);
       continue;

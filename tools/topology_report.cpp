@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tools/layout_text.h"
 #include "tools/table_report.h"
 #include "topology/analysis.h"
 
@@ -77,8 +78,7 @@ std::vector<Fact> facts_of(const Cluster& cluster) {
   const ClusterSpec& spec = cluster.spec();
   const System& system = spec.system;
   std::vector<Fact> facts{
-      {"machine", fmt::format("{} GPUs: {} x {} with {} {}", cluster.gpu_count(), spec.nodes,
-                              system.name, system.gpus_per_node, system.gpu.name)},
+      {"machine", machine_text(spec)},
       {"node", fmt::format("{}, NVLink domain {}, {} cards of {} ({})", to_text(system.node_link),
                            system.nvlink_domain, system.nics, to_text(system.nic_bandwidth),
                            to_text(system.network))},

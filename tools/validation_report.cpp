@@ -130,8 +130,8 @@ TextTable overflow_table(std::span<const Trial> trials, bool each) {
     Overflow& overflow = overflows[each ? trial.name : source_of(trial)];
     ++overflow.runs;
     const auto fullest = static_cast<std::size_t>(trial.report.fullest_stage);
-    const Bytes taken = trial.report.memory[fullest].reserved();
-    overflow.fullest = std::max(overflow.fullest, taken / trial.report.device_memory);
+    const StageMemory& stage = trial.report.memory[fullest];
+    overflow.fullest = std::max(overflow.fullest, stage.reserved() / trial.report.device_of(stage));
   }
   TextTable table{.title = "Runs that ran, and are called out of memory",
                   .columns = {{each ? "run" : "source", Align::left},

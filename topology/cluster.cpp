@@ -298,6 +298,21 @@ double Cluster::speed_of(GpuId gpu) const {
   return speed;
 }
 
+int Cluster::kind_of(GpuId gpu) const {
+  const int node = node_of(gpu);
+  const auto has_node = [node](const OtherNodes& other) {
+    return std::ranges::any_of(other.nodes, [node](const OtherNodes::Range& range) {
+      return range.first <= node && node <= range.last;
+    });
+  };
+  const auto found = std::ranges::find_if(spec_.others, has_node);
+  return found == spec_.others.end() ? 0 : static_cast<int>(found - spec_.others.begin()) + 1;
+}
+
+const System& Cluster::system_of_kind(int kind) const {
+  return kind == 0 ? spec_.system : spec_.others[static_cast<std::size_t>(kind - 1)].system;
+}
+
 double Cluster::condition_of(LinkId link) const {
   const auto found = conditions_.find(link);
   return found == conditions_.end() ? 1 : found->second;

@@ -91,6 +91,17 @@ struct DegradedLinks {
   double factor = 1;
 };
 
+/// Nodes that are another system: they compute by its GPUs' kernels and in their memory. Network,
+/// host and layout of a node are the cluster's; what is slower there is listed as degraded.
+struct OtherNodes {
+  struct Range {
+    int first = 0;
+    int last = 0;
+  };
+  System system;
+  std::vector<Range> nodes{};
+};
+
 struct ClusterSpec {
   System system;
   int nodes = 1;
@@ -100,6 +111,7 @@ struct ClusterSpec {
   // Where several rows name one place, the lowest counts.
   std::vector<SlowGpus> slow{};
   std::vector<DegradedLinks> degraded{};
+  std::vector<OtherNodes> others{};
   bool host_copies = false;  // GPUs copy to and from their host: its links are listed
 };
 
@@ -172,6 +184,9 @@ class Cluster {
   /// Whether the GPU's own network card is missing.
   bool borrows_nic(GpuId gpu) const { return place_of(gpu).borrows; }
   double speed_of(GpuId gpu) const;  // 1, or less where the GPU is slow
+  /// 0 of the cluster's own system, n of row n - 1 of the others.
+  int kind_of(GpuId gpu) const;
+  const System& system_of_kind(int kind) const;
   /// Part of its nominal rate that a link still has.
   double condition_of(LinkId link) const;
   std::span<const Device> devices() const { return devices_; }

@@ -102,6 +102,37 @@ std::optional<std::string> problem_of_places(const ClusterSpec& spec) {
   return std::nullopt;
 }
 
+std::optional<std::string> problem_of_other(const System& own, const System& other) {
+  if (other.gpus_per_node != own.gpus_per_node) {
+    return fmt::format("nodes of {} have {} GPUs, those of {} have {}: they must be as many",
+                       other.name, other.gpus_per_node, own.name, own.gpus_per_node);
+  }
+  if (other.nvlink_domain != own.nvlink_domain || joins_by_switch(other) != joins_by_switch(own)) {
+    return fmt::format("GPUs of {} are not joined as those of {} are: nvlink_domain {} and {}",
+                       other.name, own.name, other.nvlink_domain, own.nvlink_domain);
+  }
+  if (own.nics > 0 && other.nics == 0) {
+    return fmt::format("nodes of {} have no network cards", other.name);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> problem_of_others(const ClusterSpec& spec) {
+  std::set<int> named;
+  for (const OtherNodes& other : spec.others) {
+    if (auto problem = problem_of_other(spec.system, other.system)) return problem;
+    for (const OtherNodes::Range& range : other.nodes) {
+      if (range.first < 0 || range.first > range.last || range.last >= spec.nodes) {
+        return fmt::format("there is no node {}: they are 0 to {}", range.last, spec.nodes - 1);
+      }
+      for (int node = range.first; node <= range.last; ++node) {
+        if (!named.insert(node).second) return fmt::format("node {} is named twice", node);
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 // Between switches that no tree joins.
 int count_of_cables(const ClusterSpec& spec, const FabricPlan& plan) {
   switch (spec.fabric.kind) {
@@ -147,6 +178,7 @@ std::optional<std::string> problem_of(const ClusterSpec& spec) {
   if (auto problem = problem_of_node(spec.system)) return problem;
   if (auto problem = problem_of_network(spec)) return problem;
   if (auto problem = problem_of_missing(spec)) return problem;
+  if (auto problem = problem_of_others(spec)) return problem;
   return problem_of_places(spec);
 }
 

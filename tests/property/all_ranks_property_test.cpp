@@ -83,6 +83,27 @@ void add_irregularity(Generator& random, RandomJob& c) {
   }
 }
 
+/// One or two kinds whose kernels take longer, each of them in its own ratio, with more or less
+/// memory.
+void add_other_nodes(Generator& random, RandomJob& c) {
+  const int kinds = random.chance(0.5) ? 1 : 2;
+  for (int kind = 0; kind < kinds && kind < c.cluster.nodes; ++kind) {
+    OtherNodes other{.system = c.cluster.system};
+    other.system.gpu.memory = gigabytes(20 + 100 * random.unit());
+    other.nodes.push_back({kind, kind});
+    c.cluster.others.push_back(std::move(other));
+    Profile& profile = c.others.emplace_back(c.profile);
+    for (auto& curve : profile.gemm) {
+      if (curve) curve->t0 = (1 + random.unit()) * curve->t0;
+    }
+    for (AttentionCurve& curve : profile.attention) curve.t0 = (1 + random.unit()) * curve.t0;
+  }
+}
+
+Plan plan_of(const RandomJob& c, const Cluster& cluster, Ranks ranks) {
+  return lower(c.job, cluster, c.profile, ranks, c.others);
+}
+
 struct Run {
   Plan plan;
   Result result;
@@ -109,7 +130,7 @@ Run check_folding(const RandomJob& c, const Cluster& cluster, const Run& all) {
   }
   require_equal(all.report, rows.report);
   // The same classes, found without rows of all ranks.
-  const Plan classes = lower(c.job, cluster, c.profile, Ranks::by_class);
+  const Plan classes = plan_of(c, cluster, Ranks::by_class);
   REQUIRE(classes.workload.ranks.size() == rows.result.ranks.size());
   REQUIRE(classes.workload.groups.size() == folding.workload.groups.size());
   REQUIRE(classes.workload.links.size() == folding.workload.links.size());
@@ -194,6 +215,26 @@ void skew_routing(Generator& random, RandomJob& c) {
 }
 
 }  // namespace
+
+TEST_CASE("with nodes of other kinds a folded step is that of all ranks") {
+  Generator random(20240705);
+  for (int jobs = 0; jobs < 500;) {
+    auto c = random_job(random);
+    if (!c) continue;
+    vary_cluster(random, *c);
+    if (problem_of(c->cluster) || c->cluster.nodes == 1) continue;
+    add_other_nodes(random, *c);
+    if (random.chance(0.3)) add_irregularity(random, *c);
+    ++jobs;
+    CAPTURE(jobs);
+    const Cluster cluster(c->cluster);
+    const Run all = run_plan(*c, cluster, plan_of(*c, cluster, Ranks::all));
+    const Run rows = check_folding(*c, cluster, all);
+    const Plan stages = plan_of(*c, cluster, Ranks::by_stage);
+    if (!stages.alike) continue;
+    require_equal(all.report, run_plan(*c, cluster, stages).report);
+  }
+}
 
 // And over its ranks nothing is lost of what balanced routing computes.
 TEST_CASE("with uneven routing a folded step is that of all ranks") {

@@ -18,6 +18,7 @@ struct RandomJob {
   Job job;
   ClusterSpec cluster;
   Profile profile;
+  std::vector<Profile> others{};  // of the cluster's other nodes
 };
 
 template <class T, std::size_t N>

@@ -227,6 +227,22 @@ TEST_CASE("an optimizer on the host asks for links to it") {
   CHECK(s.job.training.offload->fraction == 1);
 }
 
+TEST_CASE("other nodes have GPUs, kernels and slower links of their own") {
+  const Scenario s = example("llama3-8b-64-h100-and-a100");
+  REQUIRE(s.cluster.others.size() == 1);
+  CHECK(s.cluster.others[0].system.gpu.name == "a100-sxm");
+  REQUIRE(s.other_profiles.size() == 1);
+  CHECK(s.profile.name == "h100-sxm");
+  CHECK(s.other_profiles[0].name == "a100-sxm");
+  // 600 of 900 GB/s of NVLink both ways, HDR of 200 beside NDR of 400 Gb/s; GPUs 48 to 63.
+  REQUIRE(s.cluster.degraded.size() == 2);
+  for (const DegradedLinks& links : s.cluster.degraded) {
+    CHECK(links.first == 48);
+    CHECK(links.last == 63);
+    CHECK(links.factor == Approx(links.kind == LinkKind::nvlink ? 300.0 / 450 : 200.0 / 400));
+  }
+}
+
 TEST_CASE("activations go to the host with the optimizer or without it") {
   Scenario s =
       example("llama3-8b-8-h100", {{"training.offload", R"({"activations": {"layers": 12}})"}});
@@ -258,6 +274,11 @@ TEST_CASE("schema and reader know the same keys") {
        {"parallel.vpp", "1"},
        {"parallel.dp", "8"},
        {"parallel.layers_per_stage", "null"}},
+      {{"training.offload", "null"},
+       {"cluster.other_nodes",
+        R"([{"nodes": [1], "profile": "a100-sxm", "system": {"base": "dgx-a100",
+             "gpus_per_node": 4, "nvlink_domain": 4, "node_link": "pcie",
+             "gpu": {"base": "h100-sxm", "peak_dense": {"bf16": "100 TFLOP/s"}}}}])"}},
       {{"reliability", R"({"gpu_mtbf": "50000 h", "dump": "60 s", "restart": "10 min"})"}},
       {{"training.routing", R"({"kind": "measured", "counts": [[1, 2, 3, 4, 5, 6, 7, 8]]})"}},
       {{"training.routing", R"({"kind": "measured", "file": "expert_counts.json"})"}},
