@@ -27,7 +27,7 @@ std::optional<std::string> problem_of_node(const System& system) {
     return fmt::format("node_link \"{}\" needs a GPU with NVLink, {} has none",
                        to_text(system.node_link), system.gpu.name);
   }
-  if (auto problem = problem_of_mesh(system)) return problem;
+  if (const auto problem = problem_of_mesh(system)) return "mesh: " + *problem;
   if ((joins_by_host(system) || system.nics > 0) && system.gpu.pcie <= BytesPerSecond{}) {
     return fmt::format("the PCIe bandwidth of GPU {} is not known", system.gpu.name);
   }
@@ -40,7 +40,7 @@ std::optional<std::string> problem_of_network(const ClusterSpec& spec) {
   if (system.nics > 0 && system.nic_bandwidth <= BytesPerSecond{}) {
     return std::string("nic_bandwidth must be above 0");
   }
-  if (auto problem = problem_of_affinity(system)) return problem;
+  if (const auto problem = problem_of_affinity(system)) return "gpu_nic: " + *problem;
   if (system.nics == 0 && spec.nodes > 1 &&
       spec.nodes * system.gpus_per_node > system.nvlink_domain) {
     return fmt::format("{} nodes without network cards cannot reach each other", spec.nodes);

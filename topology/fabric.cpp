@@ -193,18 +193,18 @@ std::optional<std::string> problem_of_sharp(const System& system, const Fabric& 
   if (!fabric.sharp) return std::nullopt;
   if (!is_tree(fabric.kind)) {
     return fmt::format(
-        "sharp: switches reduce along a tree, which a {} is not; expected kind single_switch, "
+        "switches reduce along a tree, which a {} is not; expected kind single_switch, "
         "fat_tree, rail_optimized or rail_only",
         to_text(fabric.kind));
   }
   if (system.network == NetworkKind::infiniband) return std::nullopt;
-  return fmt::format("sharp: only InfiniBand switches reduce, but the cards of {} speak {}",
+  return fmt::format("only InfiniBand switches reduce, but the cards of {} speak {}",
                      system.name.empty() ? "the system" : system.name, to_text(system.network));
 }
 
 std::optional<std::string> problem_of_fabric(const System& system, int nodes,
                                              const Fabric& fabric) {
-  if (auto problem = problem_of_sharp(system, fabric)) return problem;
+  if (const auto problem = problem_of_sharp(system, fabric)) return "sharp: " + *problem;
   if (fabric.switch_ports < 2) {
     return fmt::format("switch_ports {} is less than 2", fabric.switch_ports);
   }

@@ -39,25 +39,25 @@ std::optional<std::string> problem_of_mesh(const System& system) {
   if (system.mesh.empty()) return std::nullopt;
   const int gpus = system.nvlink_domain;
   if (system.node_link != NodeLink::nvlink_mesh) {
-    return fmt::format("mesh: node_link is {}; only nvlink_mesh has links between two GPUs",
+    return fmt::format("node_link is {}; only nvlink_mesh has links between two GPUs",
                        to_text(system.node_link));
   }
   if (system.mesh.size() != static_cast<std::size_t>(gpus) * static_cast<std::size_t>(gpus)) {
-    return fmt::format("mesh: expected {} rows of {} links, found {} numbers", gpus, gpus,
+    return fmt::format("expected {} rows of {} links, found {} numbers", gpus, gpus,
                        system.mesh.size());
   }
   const std::vector<int> all = domain_of(system);
   for (int a = 0; a < gpus; ++a) {
     if (system.mesh[place_in_mesh(system, a, a)] != 0) {
-      return fmt::format("mesh: GPU {} has links to itself; expected 0 there", a);
+      return fmt::format("GPU {} has links to itself; expected 0 there", a);
     }
     for (int b = 0; b < a; ++b) {
       if (links_between(system, a, b) == links_between(system, b, a)) continue;
-      return fmt::format("mesh: {} links from GPU {} to {}, but {} back",
-                         links_between(system, b, a), b, a, links_between(system, a, b));
+      return fmt::format("{} links from GPU {} to {}, but {} back", links_between(system, b, a), b,
+                         a, links_between(system, a, b));
     }
     if (gpus > 1 && links_to(system, a, all) == 0) {
-      return fmt::format("mesh: GPU {} has no link to any other", a);
+      return fmt::format("GPU {} has no link to any other", a);
     }
   }
   return std::nullopt;
@@ -88,24 +88,23 @@ std::optional<std::string> problem_of_affinity(const System& system) {
   const auto gpus = static_cast<std::size_t>(system.gpus_per_node);
   if (system.gpu_nic.empty()) return std::nullopt;
   if (system.nics > system.gpus_per_node) {
-    return fmt::format("gpu_nic: {} cards for {} GPUs, of which each uses its own share of cards",
+    return fmt::format("{} cards for {} GPUs, of which each uses its own share of cards",
                        system.nics, gpus);
   }
   if (system.gpu_nic.size() != gpus) {
-    return fmt::format("gpu_nic: expected a card for each of {} GPUs, found {}", gpus,
+    return fmt::format("expected a card for each of {} GPUs, found {}", gpus,
                        system.gpu_nic.size());
   }
   for (std::size_t gpu = 0; gpu < gpus; ++gpu) {
     const int card = system.gpu_nic[gpu];
     if (0 <= card && card < system.nics) continue;
-    return system.nics == 0
-               ? fmt::format("gpu_nic: GPU {} uses card {}, but the node has none", gpu, card)
-               : fmt::format("gpu_nic: GPU {} uses card {}, but cards are 0 to {}", gpu, card,
-                             system.nics - 1);
+    return system.nics == 0 ? fmt::format("GPU {} uses card {}, but the node has none", gpu, card)
+                            : fmt::format("GPU {} uses card {}, but cards are 0 to {}", gpu, card,
+                                          system.nics - 1);
   }
   for (int card = 0; card < system.nics; ++card) {
     if (std::ranges::count(system.gpu_nic, card) > 0) continue;
-    return fmt::format("gpu_nic: no GPU uses card {}; expected {} cards, or a GPU on each", card,
+    return fmt::format("no GPU uses card {}; expected {} cards, or a GPU on each", card,
                        std::set<int>(system.gpu_nic.begin(), system.gpu_nic.end()).size());
   }
   return std::nullopt;
