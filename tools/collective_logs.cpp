@@ -192,7 +192,7 @@ CollectiveMachine read_machine(const CollectiveLogOptions& options) {
   Catalogue catalogue(find_data_folders(options.data).catalogue);
   CollectiveMachine machine{.system = catalogue.system(name.root()), .sharp = options.sharp};
   if (const auto problem = problem_of_sharp(machine.system, {.sharp = machine.sharp})) {
-    throw InputError("--sharp: " + problem->substr(std::string_view("sharp: ").size()));
+    throw InputError("--sharp: " + *problem);
   }
   return machine;
 }

@@ -229,6 +229,10 @@ TEST_CASE("calibrate fits logs into a profile that a run uses") {
   CHECK(run.code == 0);
   CHECK_THAT(flopcast("calibrate").err, Contains("--from LOG"));
   CHECK(flopcast("calibrate").code == 3);
+  CHECK_THAT(flopcast("calibrate --from tests/data/nccl/logs/h100-sxm_ar_8gpu_aic-2.29.2.txt"
+                      " --system grand-teton-h100 --sharp")
+                 .err,
+             Contains("--sharp: only InfiniBand switches reduce"));
 }
 
 TEST_CASE("calibrate fits samples of kernels into a profile that a run uses") {
