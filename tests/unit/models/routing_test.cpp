@@ -340,16 +340,7 @@ TEST_CASE("the host launches each expert's product") {
   Job job = small_job();
   job.layout.grid = {};
   job.training.batch.global_batch = 1;
-  const KernelTimes none{.gemm = {},
-                         .attention_forward = {},
-                         .attention_backward = {},
-                         .elementwise = {},
-                         .norm_forward = {},
-                         .norm_backward = {},
-                         .rotary = {},
-                         .softmax = {},
-                         .embedding = {},
-                         .optimizer = {}};
+  const KernelTimes none = no_kernel_times();
   const auto waits = [&](const KernelTimes& times) {
     const Step step = run_step(job, times);
     const auto overhead = static_cast<std::size_t>(StepCategory::overhead);

@@ -32,6 +32,20 @@ struct KernelTimes {
   Seconds hop_latency{};  // of a send between stages
 };
 
+/// What takes time is then named by the test alone.
+inline KernelTimes no_kernel_times() {
+  return {.gemm = {},
+          .attention_forward = {},
+          .attention_backward = {},
+          .elementwise = {},
+          .norm_forward = {},
+          .norm_backward = {},
+          .rotary = {},
+          .softmax = {},
+          .embedding = {},
+          .optimizer = {}};
+}
+
 inline MemoryCurve fixed_time(Seconds time) {
   return {.efficiency = 1, .t0 = time, .provenance = {}};
 }

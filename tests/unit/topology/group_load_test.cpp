@@ -1,28 +1,18 @@
 #include "topology/group_load.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
+#include "named_weights.h"
 #include "small_clusters.h"
 
 using namespace flopcast;
 
 namespace {
-
-using Weights = std::map<std::string, double>;
-
-Weights weights(const Cluster& cluster, const std::vector<GpuId>& members, LoadPattern pattern) {
-  Weights result;
-  for (const LinkLoad& load : group_load(cluster, members, pattern)) {
-    result[cluster.name_of(load.link)] = load.weight;
-  }
-  return result;
-}
 
 // The one weight that all loaded links of a kind and direction have.
 std::set<double> weights_of(const Cluster& cluster, const std::vector<LinkLoad>& loads,

@@ -1,29 +1,19 @@
 // Switches that reduce (SHARP): each byte goes up and down a tree of switches once.
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
+#include "named_weights.h"
 #include "small_clusters.h"
 #include "topology/group_load.h"
 
 using namespace flopcast;
 
 namespace {
-
-using Weights = std::map<std::string, double>;
-
-Weights weights(const Cluster& cluster, const std::vector<GpuId>& members, LoadPattern pattern) {
-  Weights result;
-  for (const LinkLoad& load : group_load(cluster, members, pattern)) {
-    result[cluster.name_of(load.link)] = load.weight;
-  }
-  return result;
-}
 
 std::set<double> weights_of(const Cluster& cluster, LoadPattern pattern, LinkKind kind) {
   std::set<double> found;
