@@ -57,7 +57,6 @@ Result EngineState::run() {
       now_ = next;
     }
     while (queue_.due()) {
-      if (const Event* later = queue_.second_due()) fetch(*later);
       handle(queue_.pop());
       drain_ready();
     }
@@ -66,16 +65,6 @@ Result EngineState::run() {
   settle_touched();
   if (unfinished_ != 0) abort_deadlocked();
   return finish();
-}
-
-/// Has the event's subject brought to the cache while other events are handled: with thousands of
-/// ranks in step, waiting for memory is what takes the time.
-void EngineState::fetch(const Event& event) const {
-  if (event.kind == EventKind::kernel_done) {
-    __builtin_prefetch(&streams_[event.subject]);
-  } else {
-    __builtin_prefetch(&flights_[event.subject]);
-  }
 }
 
 void EngineState::handle(const Event& event) {

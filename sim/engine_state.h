@@ -114,7 +114,6 @@ class EngineState {
 
  private:
   // engine.cpp
-  void fetch(const Event& event) const;
   void handle(const Event& event);
   void drain_ready();
   void apply_rates();

@@ -75,12 +75,7 @@ class EventQueue {
   }
   /// Whether there are events at the instant of the last advance().
   bool due() const { return due_.head != kNone; }
-  /// The one that pop() gives after the next; none: null.
-  const Event* second_due() const {
-    const std::uint32_t second = due() ? nodes_[due_.head].next : kNone;
-    return second == kNone ? nullptr : &nodes_[second].event;
-  }
-  /// The first of those that are due.
+  /// The first of those.
   Event pop() {
     const std::uint32_t node = due_.head;
     due_.head = nodes_[node].next;
