@@ -45,6 +45,7 @@ EngineState::EngineState(const Workload& workload, TimelineSink* sink)
       row.end = tables_.program_stream_ops[ops.begin + number].end;
     }
   }
+  book_kernels();
 }
 
 Result EngineState::run() {
@@ -71,7 +72,6 @@ void EngineState::handle(const Event& event) {
   switch (event.kind) {
     case EventKind::kernel_done:
       if (streams_[event.subject].ticket != event.sequence) return;
-      ++result_.events;
       return finish_compute(event.subject);
     case EventKind::latency_done:
       ++result_.events;  // nothing changes a latency, so none is stale

@@ -2,10 +2,61 @@
 // moves on, so only states that last are seen.
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "sim/engine_state.h"
 
 namespace flopcast {
+
+/// What the kernels of all ranks take where nothing disturbs them, and their events. Ranks with
+/// equal kernels have equal books.
+void EngineState::book_kernels() {
+  using Kernels = std::tuple<ProgramId, double, VariantId>;
+  std::map<Kernels, RankId> booked;
+  for (std::uint32_t i = 0; i < ranks_.size(); ++i) {
+    const Rank& rank = tables_.source.ranks[i];
+    RankId like{i};
+    if (tables_.source.jitter.sigma == 0) {
+      like = booked.try_emplace({rank.program, rank.speed, rank.variant}, like).first->second;
+    }
+    if (like == RankId{i}) {
+      book_kernels(like);
+    } else {
+      ranks_[i].compute_busy = ranks_[index_of(like)].compute_busy;
+    }
+    for (std::size_t c = 0; c < tables_.categories; ++c) {
+      const CategoryId category{static_cast<std::uint16_t>(c)};
+      const CategoryRow& row = category_row(RankId{i}, category) = category_row(like, category);
+      result_.events += row.ops;
+    }
+  }
+}
+
+void EngineState::book_kernels(RankId id) {
+  const Rows rows = tables_.rank_streams[index_of(id)];
+  for (std::uint32_t stream = rows.begin; stream != rows.end; ++stream) {
+    const StreamRow& row = streams_[stream];
+    for (std::uint32_t cursor = row.cursor; cursor != row.end; ++cursor) {
+      const Op& op = tables_.ops[cursor];
+      if (op.kind != OpKind::compute) continue;
+      const SimTime alone = after(SimTime{}, kernel_time(row, cursor));
+      CategoryRow& category = category_row(id, op.category);
+      category.time.busy += alone;
+      ++category.ops;
+      if (row.number == kComputeStream) ranks_[index_of(id)].compute_busy += alone;
+    }
+  }
+}
+
+/// Of the row's kernel, which ends then.
+void EngineState::book_disturbance(const StreamRow& row, SimTime end) {
+  if (undisturbed(row)) return;
+  const SimTime added = end - row.begin - after(SimTime{}, kernel_time(row, row.cursor));
+  category_row(row.rank, op_of(row).category).time.busy += added;
+  if (row.number == kComputeStream) ranks_[index_of(row.rank)].compute_busy += added;
+  result_.ranks[index_of(row.rank)].slowdown += std::max(SimTime{}, added);
+}
 
 void EngineState::touch(RankId id) {
   RankRow& rank = ranks_[index_of(id)];

@@ -122,8 +122,13 @@ class EngineState {
   // engine_streams.cpp: the programs
   void advance(std::uint32_t stream);
   bool execute(std::uint32_t stream, const Op& op);
-  Seconds kernel_time(const StreamRow& row, const Op& op) const;
-  void start_compute(std::uint32_t stream, const Op& op);
+  Seconds kernel_time(const StreamRow& row, std::uint32_t cursor) const;
+  SimTime kernel_end(const StreamRow& row) const {
+    return after(row.since, row.remaining / row.progress);
+  }
+  bool chained(const StreamRow& row, std::uint32_t cursor) const;
+  void settle_chain(StreamRow& row);
+  void start_compute(std::uint32_t stream);
   void rate_compute(StreamRow& row, std::uint32_t stream);
   void rerate_ranks();
   void finish_compute(std::uint32_t stream);
@@ -145,6 +150,9 @@ class EngineState {
   void share_ranks(const Flight& flight, bool take);
 
   // engine_accounting.cpp
+  void book_kernels();
+  void book_kernels(RankId rank);
+  void book_disturbance(const StreamRow& row, SimTime end);
   void touch(RankId rank);
   void settle_touched();
   Stall stall_of(RankId rank) const;
@@ -160,6 +168,9 @@ class EngineState {
   [[noreturn]] void abort_deadlocked() const;
   std::string describe(const StreamRow& row) const;
 
+  static bool undisturbed(const StreamRow& row) {
+    return row.since == row.begin && row.progress == 1;
+  }
   const Op& op_of(const StreamRow& row) const { return tables_.ops[row.cursor]; }
   std::uint16_t& event_row(RankId rank, const Op& op) {
     return events_[tables_.rank_events[index_of(rank)] + op.row];
@@ -167,6 +178,7 @@ class EngineState {
 
   const EngineTables tables_;
   TimelineSink* const sink_;
+  const bool chains_ = sink_ == nullptr;
   SimTime now_;
   EventQueue queue_;
   RateSolver rates_;

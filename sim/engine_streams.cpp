@@ -26,7 +26,7 @@ void EngineState::advance(std::uint32_t stream) {
 /// True where the op is done at once.
 bool EngineState::execute(std::uint32_t stream, const Op& op) {
   switch (op.kind) {
-    case OpKind::compute: start_compute(stream, op); return false;
+    case OpKind::compute: start_compute(stream); return false;
     case OpKind::collective: join_collective(stream, op); return false;
     case OpKind::send: start_send(stream, op); return false;
     case OpKind::recv: return start_recv(stream, op);
@@ -46,25 +46,36 @@ void EngineState::go_on(std::uint32_t stream) {
   ready_.push_back(stream);
 }
 
-/// Of the row's current op, undisturbed. Draws count from the stream's end, which is the same
+/// Of the row's op at `cursor`, undisturbed. Draws count from the stream's end, which is the same
 /// wherever the program stands in the tables.
-Seconds EngineState::kernel_time(const StreamRow& row, const Op& op) const {
+Seconds EngineState::kernel_time(const StreamRow& row, std::uint32_t cursor) const {
+  const Op& op = tables_.ops[cursor];
   const RankAmounts& own = tables_.rank_amounts[index_of(row.rank)];
   const Seconds time =
       (op.tag == 0 ? tables_.source.kernels[op.row].duration : own.durations[op.tag - 1]) /
       own.speed;
   const KernelJitter& jitter = tables_.source.jitter;
   if (jitter.sigma == 0) return time;
-  const std::uint64_t place = (std::uint64_t{row.number} << 32U) | (row.end - row.cursor);
+  const std::uint64_t place = (std::uint64_t{row.number} << 32U) | (row.end - cursor);
   const std::uint64_t seed =
       random_bits(jitter.seed, tables_.source.ranks[index_of(row.rank)].draws);
   return random_factor(jitter.sigma, random_bits(seed, place)) * time;
 }
 
-void EngineState::start_compute(std::uint32_t stream, const Op& op) {
+// Kernels that follow one another on the compute stream are a chain: nothing outside it can see
+// where one ends and the next begins, so all of them take one event, at the end of the last. Only
+// a timeline wants each end, and only communication that starts or ends meanwhile has the chain
+// brought up to date. What kernels take undisturbed is booked before the run (book_kernels).
+
+bool EngineState::chained(const StreamRow& row, std::uint32_t cursor) const {
+  return chains_ && row.number == kComputeStream && cursor + 1 != row.end &&
+         tables_.ops[cursor + 1].kind == OpKind::compute;
+}
+
+void EngineState::start_compute(std::uint32_t stream) {
   StreamRow& row = streams_[stream];
   row.state = StreamState::computing;
-  row.remaining = kernel_time(row, op);
+  row.remaining = kernel_time(row, row.cursor);
   row.since = now_;
   rate_compute(row, stream);
 }
@@ -72,9 +83,25 @@ void EngineState::start_compute(std::uint32_t stream, const Op& op) {
 /// Progress from now on, by the share of the GPU that communication leaves.
 void EngineState::rate_compute(StreamRow& row, std::uint32_t stream) {
   row.progress = 1 - ranks_[index_of(row.rank)].share;
-  row.ticket = row.progress > 0 ? queue_.push(after(now_, row.remaining / row.progress),
-                                              EventKind::kernel_done, stream)
-                                : kNoTicket;
+  row.ticket = kNoTicket;
+  if (row.progress <= 0) return;
+  SimTime end = kernel_end(row);
+  for (std::uint32_t cursor = row.cursor; chained(row, cursor); ++cursor) {
+    end = after(end, kernel_time(row, cursor + 1) / row.progress);
+  }
+  row.ticket = queue_.push(end, EventKind::kernel_done, stream);
+}
+
+/// Goes on to the kernel of the chain that runs now.
+void EngineState::settle_chain(StreamRow& row) {
+  while (chained(row, row.cursor)) {
+    const SimTime end = kernel_end(row);
+    if (end > now_) return;
+    book_disturbance(row, end);
+    ++row.cursor;
+    row.begin = row.since = end;
+    row.remaining = kernel_time(row, row.cursor);
+  }
 }
 
 /// Communication started or ended on these ranks in this instant: rates their compute ops anew.
@@ -90,6 +117,7 @@ void EngineState::rerate_ranks() {
     for (std::uint32_t stream = rows.begin; stream != rows.end; ++stream) {
       StreamRow& row = streams_[stream];
       if (row.state != StreamState::computing) continue;
+      if (row.progress > 0) settle_chain(row);
       const Seconds done = to_seconds(now_ - row.since) * row.progress;
       row.remaining = done < row.remaining ? row.remaining - done : Seconds{};
       row.since = now_;
@@ -101,15 +129,11 @@ void EngineState::rerate_ranks() {
 
 void EngineState::finish_compute(std::uint32_t stream) {
   StreamRow& row = streams_[stream];
-  const Op& op = op_of(row);
-  const SimTime took = now_ - row.begin;
-  CategoryRow& category = category_row(row.rank, op.category);
-  category.time.busy += took;
-  ++category.ops;
-  if (row.number == kComputeStream) ranks_[index_of(row.rank)].compute_busy += took;
-  if (row.since != row.begin || row.progress != 1) {
-    const SimTime alone = after(SimTime{}, kernel_time(row, op));
-    result_.ranks[index_of(row.rank)].slowdown += std::max(SimTime{}, took - alone);
+  if (undisturbed(row)) {
+    while (chained(row, row.cursor)) ++row.cursor;
+  } else {
+    settle_chain(row);
+    book_disturbance(row, now_);
   }
   row.ticket = kNoTicket;
   note_span(row, row.begin);
