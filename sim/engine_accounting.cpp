@@ -80,8 +80,6 @@ void EngineState::settle_touched() {
 /// the rank's streams that has not.
 Stall EngineState::stall_of(RankId id) const {
   const Rows rows = tables_.rank_streams[index_of(id)];
-  const std::uint32_t recorders =
-      tables_.program_events[index_of(tables_.source.ranks[index_of(id)].program)].begin;
   if (ranks_[index_of(id)].unfinished == 0) return {};
   std::uint32_t stream = rows.begin;
   if (streams_[stream].state == StreamState::computing) return {};
@@ -95,9 +93,7 @@ Stall EngineState::stall_of(RankId id) const {
       case StreamState::joining: return {StallKind::waiting, op.category};
       case StreamState::receiving:
         return {row.flight == kNoRow ? StallKind::waiting : StallKind::exposed, op.category};
-      case StreamState::blocked:
-        stream = rows.begin + tables_.event_recorder[recorders + op.row];
-        break;
+      case StreamState::blocked: stream = rows.begin + op.slot; break;
       case StreamState::ready:
       case StreamState::finished: return {};
     }

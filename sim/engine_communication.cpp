@@ -92,12 +92,36 @@ std::uint32_t EngineState::launch(const Flight& flight) {
   }
   share_ranks(flight, true);
   const Transfer& transfer = tables_.source.transfers[flight.transfer];
-  if (transfer.latency.value > 0) {
+  if (flies_alone(flight)) {
+    fly_alone(row);
+  } else if (transfer.latency.value > 0) {
     queue_.push(after(now_, transfer.latency), EventKind::latency_done, row);
   } else {
     start_transfer(row);
   }
   return row;
+}
+
+/// On links that nothing else can load all is known at the start: it takes one event, and no
+/// solving. Only a timeline wants to see the links.
+bool EngineState::flies_alone(const Flight& flight) const {
+  const Transfer& transfer = tables_.source.transfers[flight.transfer];
+  return sink_ == nullptr &&
+         (transfer.size.value <= 0 || tables_.load_list(flight.group, transfer.pattern).own);
+}
+
+void EngineState::fly_alone(std::uint32_t row) {
+  Flight& flight = flights_[row];
+  const Transfer& transfer = tables_.source.transfers[flight.transfer];
+  if (transfer.latency.value > 0) ++result_.events;
+  flight.since = after(now_, transfer.latency);
+  SimTime end = flight.since;
+  if (transfer.size.value > 0) {
+    flight.rate =
+        tables_.rate_alone(tables_.load_list(flight.group, transfer.pattern), transfer.solo_rate);
+    end = after(end, transfer.size / flight.rate);
+  }
+  flight.ticket = queue_.push(end, EventKind::transfer_done, row);
 }
 
 void EngineState::start_transfer(std::uint32_t row) {
@@ -107,7 +131,7 @@ void EngineState::start_transfer(std::uint32_t row) {
   flight.since = now_;
   if (transfer.size.value > 0) {
     rates_.start(ActivityId{row}, transfer.solo_rate,
-                 tables_.loads_of(flight.group, transfer.pattern));
+                 tables_.loads_of(tables_.load_list(flight.group, transfer.pattern)));
   } else {
     flight.ticket = queue_.push(now_, EventKind::transfer_done, row);
   }
@@ -118,9 +142,16 @@ void EngineState::finish_transfer(std::uint32_t row) {
   const Transfer& transfer = tables_.source.transfers[flight.transfer];
   flights_[row].ticket = kNoTicket;
   if (transfer.size.value > 0) {
-    rates_.stop(ActivityId{row});
-    for (const LinkLoad& load : tables_.loads_of(flight.group, transfer.pattern)) {
-      result_.links[index_of(load.link)].carried += load.weight * transfer.size;
+    const bool alone = flies_alone(flight);
+    if (!alone) rates_.stop(ActivityId{row});
+    const LoadList& list = tables_.load_list(flight.group, transfer.pattern);
+    for (const LinkLoad& load : tables_.loads_of(list)) {
+      LinkSummary& link = result_.links[index_of(load.link)];
+      link.carried += load.weight * transfer.size;
+      if (!alone) continue;
+      link.busy += now_ - flight.since;
+      link.peak_use = std::max(link.peak_use, load.weight * flight.rate.value /
+                                                  tables_.link_capacity[index_of(load.link)]);
     }
   }
   share_ranks(flight, false);

@@ -30,13 +30,9 @@ std::string EngineState::describe(const StreamRow& row) const {
     case StreamState::receiving:
       return fmt::format("recv '{}' in group '{}': message {} was not sent", label,
                          workload.groups[group()].name, op.tag);
-    case StreamState::blocked: {
-      const std::uint32_t program = index_of(workload.ranks[index_of(row.rank)].program);
-      const std::uint32_t recorder =
-          tables_.event_recorder[tables_.program_events[program].begin + op.row];
+    case StreamState::blocked:
       return fmt::format("wait for event {} of stream '{}'", op.row,
-                         name_of(workload.stream_names, recorder));
-    }
+                         name_of(workload.stream_names, op.slot));
     case StreamState::computing: return fmt::format("compute '{}' gets no share of the GPU", label);
     case StreamState::transferring:
     case StreamState::ready:

@@ -31,15 +31,15 @@ struct alignas(64) StreamRow {  // a line of the cache
   RankId rank{};
   std::uint16_t number = 0;
   StreamState state = StreamState::ready;
-  std::uint32_t cursor = 0;       // the current op
-  std::uint32_t end = 0;          // past the last
-  std::uint32_t next = kNoRow;    // in the list of an event, a gathering collective or a flight
-  std::uint32_t flight = kNoRow;  // what it takes part in
-  SimTime begin;                  // when it reached the current op
+  std::uint32_t cursor = 0;        // the current op
+  std::uint32_t end = 0;           // past the last
+  std::uint32_t waiters = kNoRow;  // list: streams blocked by events that this one is to record
+  std::uint32_t next = kNoRow;     // in a list of waiters, of a gathering collective or of a flight
+  std::uint32_t flight = kNoRow;   // what it takes part in
+  SimTime begin;                   // when it reached the current op
 
   // compute op only
-  Seconds remaining;    // at full speed, at `since`
-  double progress = 1;  // seconds done per second
+  Seconds remaining;  // at full speed, at `since`
   SimTime since{};
   Ticket ticket = kNoTicket;
 };
@@ -56,6 +56,7 @@ struct Stall {
 
 struct RankRow {
   std::uint32_t unfinished = 0;  // streams
+  std::uint32_t computing = 0;   // of them, in a kernel
   double share = 0;  // of the GPU, taken by communication; compute ops are rated with it
   Stall stall;
   SimTime stall_since;
@@ -65,10 +66,6 @@ struct RankRow {
   bool memory_changed = false;  // in this instant
   bool share_changed = false;   // in rerated_
 };
-
-/// Of each event: number of the stream of its rank that heads the list of those that wait for it.
-inline constexpr std::uint16_t kNoWaiter = 0xffffu;
-inline constexpr std::uint16_t kRecorded = 0xfffeu;
 
 /// What a rank's ops of one category took, while the engine runs; RankSummary has the meanings.
 struct CategoryRow {
@@ -123,16 +120,20 @@ class EngineState {
   void advance(std::uint32_t stream);
   bool execute(std::uint32_t stream, const Op& op);
   Seconds kernel_time(const StreamRow& row, std::uint32_t cursor) const;
+  /// Seconds that compute ops get done per second: what communication leaves of the GPU.
+  double progress_of(const StreamRow& row) const { return 1 - ranks_[index_of(row.rank)].share; }
   SimTime kernel_end(const StreamRow& row) const {
-    return after(row.since, row.remaining / row.progress);
+    return after(row.since, row.remaining / progress_of(row));
   }
   bool chained(const StreamRow& row, std::uint32_t cursor) const;
   void settle_chain(StreamRow& row);
   void start_compute(std::uint32_t stream);
   void rate_compute(StreamRow& row, std::uint32_t stream);
   void rerate_ranks();
+  void settle_compute(RankId rank);
+  void rate_compute(RankId rank);
   void finish_compute(std::uint32_t stream);
-  void record_event(StreamRow& row, const Op& op);
+  void record_event(StreamRow& row);
   bool wait_for_event(std::uint32_t stream, const Op& op);
   void change_memory(RankId rank, const Op& op);
   void go_on(std::uint32_t stream);
@@ -143,6 +144,8 @@ class EngineState {
   void start_send(std::uint32_t stream, const Op& op);
   bool start_recv(std::uint32_t stream, const Op& op);
   std::uint32_t launch(const Flight& flight);
+  bool flies_alone(const Flight& flight) const;
+  void fly_alone(std::uint32_t flight);
   void start_transfer(std::uint32_t flight);
   void finish_transfer(std::uint32_t flight);
   void deliver(const Flight& flight, std::uint32_t row);
@@ -168,13 +171,10 @@ class EngineState {
   [[noreturn]] void abort_deadlocked() const;
   std::string describe(const StreamRow& row) const;
 
-  static bool undisturbed(const StreamRow& row) {
-    return row.since == row.begin && row.progress == 1;
+  bool undisturbed(const StreamRow& row) const {
+    return row.since == row.begin && progress_of(row) == 1;
   }
   const Op& op_of(const StreamRow& row) const { return tables_.ops[row.cursor]; }
-  std::uint16_t& event_row(RankId rank, const Op& op) {
-    return events_[tables_.rank_events[index_of(rank)] + op.row];
-  }
 
   const EngineTables tables_;
   TimelineSink* const sink_;
@@ -186,7 +186,6 @@ class EngineState {
 
   std::vector<StreamRow> streams_;
   std::vector<RankRow> ranks_;
-  std::vector<std::uint16_t> events_;
   std::vector<CategoryRow> categories_;         // by rank and category
   std::vector<Gathering> gatherings_;           // by group
   std::vector<std::uint32_t> joined_round_;     // by slot row: last collective that it joined

@@ -1,7 +1,6 @@
 // Programs: each stream executes its ops in order until one takes time or has to wait.
 
 #include <algorithm>
-#include <utility>
 
 #include "sim/check.h"
 #include "sim/engine_state.h"
@@ -30,7 +29,7 @@ bool EngineState::execute(std::uint32_t stream, const Op& op) {
     case OpKind::collective: join_collective(stream, op); return false;
     case OpKind::send: start_send(stream, op); return false;
     case OpKind::recv: return start_recv(stream, op);
-    case OpKind::record: record_event(streams_[stream], op); return true;
+    case OpKind::record: record_event(streams_[stream]); return true;
     case OpKind::wait: return wait_for_event(stream, op);
     case OpKind::allocate:
     case OpKind::release: change_memory(streams_[stream].rank, op); return true;
@@ -75,19 +74,19 @@ bool EngineState::chained(const StreamRow& row, std::uint32_t cursor) const {
 void EngineState::start_compute(std::uint32_t stream) {
   StreamRow& row = streams_[stream];
   row.state = StreamState::computing;
+  ++ranks_[index_of(row.rank)].computing;
   row.remaining = kernel_time(row, row.cursor);
   row.since = now_;
   rate_compute(row, stream);
 }
 
-/// Progress from now on, by the share of the GPU that communication leaves.
 void EngineState::rate_compute(StreamRow& row, std::uint32_t stream) {
-  row.progress = 1 - ranks_[index_of(row.rank)].share;
   row.ticket = kNoTicket;
-  if (row.progress <= 0) return;
+  const double progress = progress_of(row);
+  if (progress <= 0) return;
   SimTime end = kernel_end(row);
   for (std::uint32_t cursor = row.cursor; chained(row, cursor); ++cursor) {
-    end = after(end, kernel_time(row, cursor + 1) / row.progress);
+    end = after(end, kernel_time(row, cursor + 1) / progress);
   }
   row.ticket = queue_.push(end, EventKind::kernel_done, stream);
 }
@@ -112,19 +111,33 @@ void EngineState::rerate_ranks() {
     const auto& shares = shares_[index_of(id)];
     const double share = shares.empty() ? 0 : *std::max_element(shares.begin(), shares.end());
     if (share == rank.share) continue;
+    if (rank.computing > 0) settle_compute(id);
     rank.share = share;
-    const Rows rows = tables_.rank_streams[index_of(id)];
-    for (std::uint32_t stream = rows.begin; stream != rows.end; ++stream) {
-      StreamRow& row = streams_[stream];
-      if (row.state != StreamState::computing) continue;
-      if (row.progress > 0) settle_chain(row);
-      const Seconds done = to_seconds(now_ - row.since) * row.progress;
-      row.remaining = done < row.remaining ? row.remaining - done : Seconds{};
-      row.since = now_;
-      rate_compute(row, stream);
-    }
+    if (rank.computing > 0) rate_compute(id);
   }
   rerated_.clear();
+}
+
+/// What the rank's kernels have done until now.
+void EngineState::settle_compute(RankId id) {
+  const Rows rows = tables_.rank_streams[index_of(id)];
+  for (std::uint32_t stream = rows.begin; stream != rows.end; ++stream) {
+    StreamRow& row = streams_[stream];
+    if (row.state != StreamState::computing) continue;
+    const double progress = progress_of(row);
+    if (progress > 0) settle_chain(row);
+    const Seconds done = to_seconds(now_ - row.since) * progress;
+    row.remaining = done < row.remaining ? row.remaining - done : Seconds{};
+    row.since = now_;
+  }
+}
+
+void EngineState::rate_compute(RankId id) {
+  const Rows rows = tables_.rank_streams[index_of(id)];
+  for (std::uint32_t stream = rows.begin; stream != rows.end; ++stream) {
+    StreamRow& row = streams_[stream];
+    if (row.state == StreamState::computing) rate_compute(row, stream);
+  }
 }
 
 void EngineState::finish_compute(std::uint32_t stream) {
@@ -136,27 +149,34 @@ void EngineState::finish_compute(std::uint32_t stream) {
     book_disturbance(row, now_);
   }
   row.ticket = kNoTicket;
+  --ranks_[index_of(row.rank)].computing;
   note_span(row, row.begin);
   go_on(stream);
 }
 
-void EngineState::record_event(StreamRow& row, const Op& op) {
-  const std::uint16_t first = std::exchange(event_row(row.rank, op), kRecorded);
-  if (first == kNoWaiter) return;
-  for (std::uint32_t waiter = tables_.stream_row(row.rank, first); waiter != kNoRow;) {
-    const std::uint32_t next = streams_[waiter].next;
-    go_on(waiter);
-    waiter = next;
+/// The streams that wait for this op go on.
+void EngineState::record_event(StreamRow& row) {
+  std::uint32_t* link = &row.waiters;
+  while (*link != kNoRow) {
+    const std::uint32_t waiter = *link;
+    StreamRow& waiting = streams_[waiter];
+    if (op_of(waiting).tag == row.cursor) {
+      *link = waiting.next;
+      go_on(waiter);
+    } else {
+      link = &waiting.next;
+    }
   }
 }
 
+/// True where the event is recorded.
 bool EngineState::wait_for_event(std::uint32_t stream, const Op& op) {
   StreamRow& row = streams_[stream];
-  std::uint16_t& first = event_row(row.rank, op);
-  if (first == kRecorded) return true;
+  StreamRow& recorder = streams_[tables_.stream_row(row.rank, op.slot)];
+  if (recorder.cursor > op.tag) return true;
   row.state = StreamState::blocked;
-  row.next = first == kNoWaiter ? kNoRow : tables_.stream_row(row.rank, first);
-  first = row.number;
+  row.next = recorder.waiters;
+  recorder.waiters = stream;
   return false;
 }
 

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "sim/check.h"
+#include "sim/rates.h"
 
 namespace flopcast {
 namespace {
 
 constexpr std::uint32_t kNotRecorded = 0xffffffffu;
 constexpr std::size_t kMostStreams = 0xfff0u;
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 std::uint32_t row_count(std::size_t size) {
   FLOPCAST_CHECK(size < kNotRecorded, "a table has fewer than 2^32 - 1 rows");
@@ -80,24 +83,32 @@ EngineTables::EngineTables(const Workload& workload)
   ops.reserve(op_count(workload));
   for (const Program& program : workload.programs) lay_out_program(program);
   lay_out_variants();
+  for (const Link& link : workload.links) link_capacity.push_back(link.capacity.value);
+  load_lists.push_back({.own = true, .full_rate = kNoLimit});  // nothing
   for (const Group& group : workload.groups) lay_out_group(group);
   for (std::size_t i = 0; i < workload.ranks.size(); ++i) {
     lay_out_rank(workload.ranks[i], RankId{static_cast<std::uint32_t>(i)});
   }
+  find_own_links();
 }
 
-std::span<const LinkLoad> EngineTables::loads_of(GroupId group, std::uint8_t pattern) const {
+const LoadList& EngineTables::load_list(GroupId group, std::uint8_t pattern) const {
   const Rows patterns = group_patterns[index_of(group)];
-  if (patterns.size() == 0) return {};  // a group that loads no modelled link
+  if (patterns.size() == 0) return load_lists.front();  // a group that loads no modelled link
   FLOPCAST_CHECK(pattern < patterns.size(), "the group has the pattern of its transfer");
-  const Rows list = load_lists[patterns.begin + pattern];
-  return {loads.data() + list.begin, list.size()};
+  return load_lists[patterns.begin + pattern];
+}
+
+BytesPerSecond EngineTables::rate_alone(const LoadList& list, BytesPerSecond cap) const {
+  if (cap.value <= list.full_rate) return cap;
+  const bool fits = std::ranges::all_of(loads_of(list), [&](const LinkLoad& load) {
+    return load.weight * cap.value <= link_capacity[index_of(load.link)];
+  });
+  return fits ? cap : BytesPerSecond{list.full_rate};
 }
 
 void EngineTables::lay_out_program(const Program& program) {
   const std::uint32_t first_stream = row_count(program_stream_ops.size());
-  const std::uint32_t first_event = row_count(event_recorder.size());
-  event_recorder.resize(first_event + program.events, kNotRecorded);
   slot_use_.emplace_back();
   amounts_.emplace_back();
   for (std::size_t stream = 0; stream < program.streams.size(); ++stream) {
@@ -105,19 +116,40 @@ void EngineTables::lay_out_program(const Program& program) {
     for (const Op& op : program.streams[stream]) {
       check_op(op, program);
       ops.push_back(op);
-      if (op.kind != OpKind::record) continue;
-      std::uint32_t& recorder = event_recorder[first_event + op.row];
-      FLOPCAST_CHECK(recorder == kNotRecorded, "an event is recorded once");
-      recorder = row_count(stream);
     }
     program_stream_ops.push_back({first_op, row_count(ops.size())});
   }
   FLOPCAST_CHECK(program.streams.size() < kMostStreams, "the number of a stream has 16 bits");
-  for (std::size_t event = first_event; event < event_recorder.size(); ++event) {
-    FLOPCAST_CHECK(event_recorder[event] != kNotRecorded, "an event is recorded");
-  }
+  lay_out_waits(program, first_stream);
   program_streams.push_back({first_stream, row_count(program_stream_ops.size())});
-  program_events.push_back({first_event, row_count(event_recorder.size())});
+}
+
+/// Tells the waits of a program where their events are recorded.
+void EngineTables::lay_out_waits(const Program& program, std::uint32_t first_stream) {
+  struct Recorder {
+    std::uint16_t stream = 0;
+    std::uint32_t row = kNotRecorded;  // in `ops`
+  };
+  std::vector<Recorder> recorders(program.events);
+  const std::uint32_t first_op = program_stream_ops[first_stream].begin;
+  for (std::uint32_t stream = first_stream; stream < program_stream_ops.size(); ++stream) {
+    const Rows rows = program_stream_ops[stream];
+    for (std::uint32_t row = rows.begin; row != rows.end; ++row) {
+      if (ops[row].kind != OpKind::record) continue;
+      Recorder& recorder = recorders[ops[row].row];
+      FLOPCAST_CHECK(recorder.row == kNotRecorded, "an event is recorded once");
+      recorder = {.stream = static_cast<std::uint16_t>(stream - first_stream), .row = row};
+    }
+  }
+  FLOPCAST_CHECK(
+      std::ranges::none_of(recorders, [](const Recorder& r) { return r.row == kNotRecorded; }),
+      "an event is recorded");
+  for (std::uint32_t row = first_op; row < ops.size(); ++row) {
+    if (ops[row].kind != OpKind::wait) continue;
+    const Recorder& recorder = recorders[ops[row].row];
+    ops[row].slot = recorder.stream;
+    ops[row].tag = recorder.row;
+  }
 }
 
 void EngineTables::check_op(const Op& op, const Program& program) {
@@ -170,9 +202,38 @@ void EngineTables::lay_out_group(const Group& group) {
   for (const auto& list : group.loads) {
     const std::uint32_t first_load = row_count(loads.size());
     append_merged(list, source.links.size(), loads);
-    load_lists.push_back({first_load, row_count(loads.size())});
+    load_lists.push_back({.rows = {first_load, row_count(loads.size())}, .full_rate = kNoLimit});
   }
   group_patterns.push_back({first_list, row_count(load_lists.size())});
+  group_messages_.push_back(false);
+}
+
+/// A group has one collective at a time; messages may be many.
+void EngineTables::find_own_links() {
+  constexpr std::uint32_t kNobody = 0xffffffffu;
+  constexpr std::uint32_t kSeveral = 0xfffffffeu;
+  std::vector<std::uint32_t> owner(link_capacity.size(), kNobody);
+  const auto for_each_list = [this](auto visit) {
+    for (std::uint32_t group = 0; group < group_patterns.size(); ++group) {
+      const Rows lists = group_patterns[group];
+      for (std::uint32_t i = lists.begin; i != lists.end; ++i) visit(group, load_lists[i]);
+    }
+  };
+  for_each_list([&](std::uint32_t group, const LoadList& list) {
+    for (const LinkLoad& load : loads_of(list)) {
+      std::uint32_t& of_link = owner[index_of(load.link)];
+      of_link = of_link == kNobody || of_link == group ? group : kSeveral;
+    }
+  });
+  for_each_list([&](std::uint32_t group, LoadList& list) {
+    const auto of_list = loads_of(list);
+    list.own = of_list.empty() || !group_messages_[group];
+    for (const LinkLoad& load : of_list) {
+      const std::uint32_t link = index_of(load.link);
+      list.own &= owner[link] == group;
+      list.full_rate = std::min(list.full_rate, rate_when_full(link_capacity[link], load.weight));
+    }
+  });
 }
 
 void EngineTables::lay_out_rank(const Rank& rank, RankId id) {
@@ -183,10 +244,8 @@ void EngineTables::lay_out_rank(const Rank& rank, RankId id) {
   const std::uint32_t first = streams;
   streams = row_count(std::size_t{streams} + program_streams[index_of(rank.program)].size());
   rank_streams.push_back({first, streams});
-  rank_events.push_back(events);
-  events = row_count(std::size_t{events} + program_events[index_of(rank.program)].size());
-  rank_slots.push_back(slots);
-  slots = row_count(slots + rank.groups.size());
+  rank_slots.push_back(row_count(slot_groups.size()));
+  slot_groups.insert(slot_groups.end(), rank.groups.begin(), rank.groups.end());
 }
 
 /// Kernels by their durations: where ranks run in turn, each table on the way is a cache miss.
@@ -214,7 +273,7 @@ RankAmounts EngineTables::amounts_of(const Rank& rank) const {
   return own;
 }
 
-void EngineTables::check_slots(const Rank& rank, RankId id) const {
+void EngineTables::check_slots(const Rank& rank, RankId id) {
   const auto& uses = slot_use_[index_of(rank.program)];
   for (std::size_t slot = 0; slot < uses.size(); ++slot) {
     const SlotUse use = uses[slot];
@@ -227,6 +286,7 @@ void EngineTables::check_slots(const Rank& rank, RankId id) const {
                    "a rank is a member of the groups that it uses");
     const auto& members = source.groups[group].members;
     if (use.send || use.recv) {
+      group_messages_[group] = true;
       FLOPCAST_CHECK(members.size() == 2, "messages go from one member of a pair to the other");
       FLOPCAST_CHECK(!use.send || members[0] == id, "the first of a pair sends");
       FLOPCAST_CHECK(!use.recv || members[1] == id, "the second of a pair receives");

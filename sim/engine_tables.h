@@ -26,6 +26,13 @@ struct RankAmounts {
   std::span<const std::int64_t> sizes{};  // of memory ops
 };
 
+/// What a group puts on links by one of its patterns.
+struct LoadList {
+  Rows rows{};           // in EngineTables::loads; each link once, weights above zero
+  bool own = false;      // what has it never shares a link: a group's only collective
+  double full_rate = 0;  // at which the first link is full
+};
+
 struct EngineTables {
   explicit EngineTables(const Workload& workload);
 
@@ -33,31 +40,35 @@ struct EngineTables {
     return rank_streams[index_of(rank)].begin + number;
   }
   GroupId group_of(RankId rank, std::uint16_t slot) const {
-    return source.ranks[index_of(rank)].groups[slot];
+    return slot_groups[rank_slots[index_of(rank)] + slot];
   }
-  std::span<const LinkLoad> loads_of(GroupId group, std::uint8_t pattern) const;
+  const LoadList& load_list(GroupId group, std::uint8_t pattern) const;
+  std::span<const LinkLoad> loads_of(const LoadList& list) const {
+    return {loads.data() + list.rows.begin, list.rows.size()};
+  }
+  /// What RateSolver finds for an activity that shares none of its links.
+  BytesPerSecond rate_alone(const LoadList& list, BytesPerSecond cap) const;
 
   const Workload& source;
 
-  std::vector<Op> ops;                        // of all programs, stream by stream
-  std::vector<Rows> program_stream_ops;       // in `ops`, by program_streams
-  std::vector<Rows> program_streams;          // in `program_stream_ops`, by program
-  std::vector<Rows> program_events;           // in `event_recorder`, by program
-  std::vector<std::uint32_t> event_recorder;  // number of the stream that records the event
+  // Of all programs, stream by stream. A wait has in `slot` the number of the stream that records
+  // its event, in `tag` the row of that op.
+  std::vector<Op> ops;
+  std::vector<Rows> program_stream_ops;  // in `ops`, by program_streams
+  std::vector<Rows> program_streams;     // in `program_stream_ops`, by program
 
-  std::vector<Rows> rank_streams;          // rows of streams, by rank
-  std::vector<std::uint32_t> rank_events;  // first row of events, by rank
-  std::vector<std::uint32_t> rank_slots;   // first row of slots, by rank
-  std::vector<RankAmounts> rank_amounts;   // by rank
-  std::vector<Seconds> durations;          // of all variants, one after another
+  std::vector<Rows> rank_streams;         // rows of streams, by rank
+  std::vector<std::uint32_t> rank_slots;  // first in `slot_groups`, by rank
+  std::vector<GroupId> slot_groups;       // by rank and slot
+  std::vector<RankAmounts> rank_amounts;  // by rank
+  std::vector<Seconds> durations;         // of all variants, one after another
   std::uint32_t streams = 0;
-  std::uint32_t events = 0;
-  std::uint32_t slots = 0;
 
   std::vector<std::uint32_t> group_arrivals;  // that start a collective, by group
-  std::vector<LinkLoad> loads;                // each link once, weights above zero
-  std::vector<Rows> load_lists;               // in `loads`, by group_patterns
+  std::vector<LinkLoad> loads;                // of all lists
+  std::vector<LoadList> load_lists;           // by group_patterns
   std::vector<Rows> group_patterns;           // in `load_lists`, by group
+  std::vector<double> link_capacity;          // bytes/s
 
   std::size_t categories = 0;  // named or used
   std::size_t pools = 0;
@@ -74,17 +85,20 @@ struct EngineTables {
     bool recv = false;
   };
   void lay_out_program(const Program& program);
+  void lay_out_waits(const Program& program, std::uint32_t first_stream);
   void check_op(const Op& op, const Program& program);
   void lay_out_variants();
+  void find_own_links();
   void lay_out_group(const Group& group);
   void lay_out_rank(const Rank& rank, RankId id);
-  void check_slots(const Rank& rank, RankId id) const;
+  void check_slots(const Rank& rank, RankId id);
   RankAmounts amounts_of(const Rank& rank) const;
 
   std::vector<std::vector<SlotUse>> slot_use_;       // by program and slot
   std::vector<AmountCounts> amounts_;                // by program
   std::vector<std::size_t> variant_durations_;       // first of each variant
   std::vector<std::vector<RankId>> sorted_members_;  // by group
+  std::vector<bool> group_messages_;                 // by group: it has them
 };
 
 }  // namespace flopcast

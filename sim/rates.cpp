@@ -8,16 +8,11 @@
 #include "sim/check.h"
 
 namespace flopcast {
-namespace {
 
-/// To 40 bits, down. Equal links sum equal loads in other orders; without the noise of their last
-/// bits equal flows keep equal rates, end in one instant, and cost one solve instead of many.
-double rounded_down(double level) {
-  const auto bits = std::bit_cast<std::uint64_t>(level);
+double rate_when_full(double capacity, double weight) {
+  const auto bits = std::bit_cast<std::uint64_t>(capacity / weight);
   return std::bit_cast<double>(bits & ~std::uint64_t{0xfff});
 }
-
-}  // namespace
 
 RateSolver::RateSolver(std::span<const Link> links) : links_(links.size()) {
   for (std::size_t i = 0; i < links.size(); ++i) {
@@ -207,7 +202,7 @@ bool RateSolver::compute_level(std::uint32_t index, double at_least, double& lev
       weight += flow.weight;
     }
   }
-  level = std::max(rounded_down(room / weight), at_least);
+  level = std::max(rate_when_full(room, weight), at_least);
   return weight > 0;
 }
 

@@ -133,11 +133,21 @@ void check_equal(const Result& a, const Result& b) {
     REQUIRE(a.ranks[r].end == b.ranks[r].end);
     REQUIRE(a.ranks[r].slowdown == b.ranks[r].slowdown);
     REQUIRE(a.ranks[r].memory.at == b.ranks[r].memory.at);
+    REQUIRE(a.ranks[r].compute_busy == b.ranks[r].compute_busy);
+    REQUIRE(a.ranks[r].memory.by_pool == b.ranks[r].memory.by_pool);
+    REQUIRE(a.ranks[r].memory.pool_peak == b.ranks[r].memory.pool_peak);
+    REQUIRE(a.ranks[r].ops_by_category == b.ranks[r].ops_by_category);
+    REQUIRE(a.ranks[r].bytes_by_category == b.ranks[r].bytes_by_category);
     for (std::size_t i = 0; i < kCategories; ++i) {
       REQUIRE(a.ranks[r].by_category[i].busy == b.ranks[r].by_category[i].busy);
       REQUIRE(a.ranks[r].by_category[i].exposed == b.ranks[r].by_category[i].exposed);
       REQUIRE(a.ranks[r].by_category[i].waiting == b.ranks[r].by_category[i].waiting);
     }
+  }
+  for (std::size_t l = 0; l < a.links.size(); ++l) {
+    REQUIRE(a.links[l].busy == b.links[l].busy);
+    REQUIRE(a.links[l].peak_use == b.links[l].peak_use);
+    REQUIRE(a.links[l].carried == b.links[l].carried);
   }
 }
 
@@ -181,7 +191,7 @@ TEST_CASE("time, bytes and spans add up on generated workloads") {
     check_spans(c, timeline);
     check_communication(c, timeline);
     check_kernels(c, timeline);
-    check_equal(result, run(c.workload));
+    check_equal(result, run(c.workload));  // with chains, and flights on links of their own
   }
 }
 

@@ -16,6 +16,7 @@ struct Builder {
   void add_op();
   void add_collective();
   void add_message();
+  void add_chain();
   void add_order();
   void add_memory();
   void add_compute(std::size_t on_rank, std::size_t on_stream, std::size_t kernel);
@@ -65,6 +66,7 @@ void Builder::make_tables() {
 void Builder::make_groups() {
   Workload& w = made.workload;
   const std::size_t groups = random.between(1, 7);
+  const bool few = random.chance(0.3);  // loads, so that links belong to one group
   for (std::size_t g = 0; g < groups; ++g) {
     Group group{.name = "group"};
     is_pair.push_back(programs.size() > 1 && random.chance(0.4));
@@ -75,7 +77,9 @@ void Builder::make_groups() {
     for (std::size_t i = 0; i < size; ++i) group.members.push_back(RankId{ranks[i]});
     group.loads.emplace_back();
     for (std::uint32_t l = 0; l < w.links.size(); ++l) {
-      if (random.chance(0.5)) group.loads[0].push_back({LinkId{l}, random.chance(0.5) ? 1 : 0.5});
+      if (random.chance(few ? 0.1 : 0.5)) {
+        group.loads[0].push_back({LinkId{l}, random.chance(0.5) ? 1 : 0.5});
+      }
     }
     for (Rank& rank : w.ranks) rank.groups.push_back(kNoGroup);
     for (const RankId member : group.members) {
@@ -90,8 +94,8 @@ void Builder::make_groups() {
 /// the programs cannot deadlock.
 void Builder::add_op() {
   switch (random.below(6)) {
-    case 0:
-    case 1: return add_compute(rank(), stream(), random.below(4));
+    case 0: return add_compute(rank(), stream(), random.below(4));
+    case 1: return add_chain();
     case 2: return add_collective();
     case 3: return add_message();
     case 4: return add_order();
@@ -105,6 +109,14 @@ void Builder::add_compute(std::size_t on_rank, std::size_t on_stream, std::size_
       {.alone = made.workload.kernels[kernel].duration / made.workload.ranks[on_rank].speed});
   programs[on_rank].compute(on_stream, KernelId{static_cast<std::uint32_t>(kernel)}, category(),
                             label);
+}
+
+/// Kernels on the compute stream with nothing between them.
+void Builder::add_chain() {
+  const std::size_t r = rank();
+  for (std::size_t left = random.between(1, 5); left > 0; --left) {
+    add_compute(r, kComputeStream, random.below(4));
+  }
 }
 
 LabelId Builder::note_transfer(std::size_t group, const Transfer& transfer) {
