@@ -13,6 +13,9 @@ StepForm form_of(const Transfer& transfer, CollectiveKind kind, const Group& gro
       std::ranges::any_of(group.loads, [](const auto& list) { return !list.empty(); });
   if (group.members.size() < 2 || transfer.size <= Bytes{} || !loads) return StepForm::whole;
   if (transfer.pattern == kTreePattern) return StepForm::tree;
+  if (transfer.pattern == kInSwitchPattern && kind == CollectiveKind::all_reduce) {
+    return StepForm::in_switch;
+  }
   if (transfer.pattern != kRingPattern) return StepForm::none;
   switch (kind) {
     case CollectiveKind::all_reduce:

@@ -13,20 +13,20 @@
 namespace flopcast {
 
 enum class StepForm : std::uint8_t {
-  whole,   // nothing of size travels: it stays one activity
-  ring,    // pieces go round, a lane per channel
-  direct,  // to every other member at once, a lane each
-  next,    // each member to the one listed after it
-  tree,    // up and down, two lanes per channel
+  whole,       // nothing of size travels: it stays one activity
+  ring,        // pieces go round, a lane per channel
+  direct,      // to every other member at once, a lane each
+  two_levels,  // to every neighbour, then to every other domain, a lane each
+  next,        // each member to the one listed after it
+  tree,        // up and down, two lanes per channel
+  in_switch,   // slices that the NVLink switch adds up and copies, a lane each
   none,
 };
 
 /// Of one lane.
 constexpr std::uint32_t slots_of(StepForm form) { return form == StepForm::tree ? kTreeSlots : 2; }
-constexpr std::uint32_t streams_of(StepForm form) {
-  return form == StepForm::tree ? kTreeStreams : 1;
-}
 
+/// An all-to-all is direct here; how its group lies decides whether it takes two levels.
 StepForm form_of(const Transfer& transfer, CollectiveKind kind, const Group& group);
 
 /// The first rank that runs each program.

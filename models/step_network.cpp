@@ -3,18 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <compare>
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "models/step_forms.h"
-#include "models/step_trees.h"
+#include "models/step_connections.h"
 #include "sim/check.h"
-#include "topology/ring_order.h"
 
 namespace flopcast {
 namespace {
@@ -37,12 +35,21 @@ struct LaneMessages {
   TransferId transfer{};
 };
 
+/// Messages are alike for collectives of one row, cut in the same way.
+struct MessageKey {
+  std::uint32_t row = 0;
+  StepForm form{};
+  std::uint32_t steps = 0;  // or hops, members of a domain, members
+  std::uint32_t lanes = 0;  // or domains
+  friend auto operator<=>(const MessageKey&, const MessageKey&) = default;
+};
+
 class StepNetwork {
  public:
   StepNetwork(Plan plan, const Cluster& cluster)
       : plan_(std::move(plan)),
         workload_(plan_.workload),
-        cluster_(cluster),
+        connections_(workload_, cluster),
         first_rank_(first_ranks(workload_)),
         barrier_{static_cast<std::uint32_t>(workload_.transfers.size())} {
     workload_.transfers.push_back({});
@@ -61,39 +68,25 @@ class StepNetwork {
   }
 
  private:
-  const Group& group_of(std::size_t program, std::uint16_t slot) const {
-    const Rank& rank = workload_.ranks[first_rank_[program]];
-    return workload_.groups[index_of(rank.groups[slot])];
+  GroupId group_of(std::size_t program, std::uint16_t slot) const {
+    return workload_.ranks[first_rank_[program]].groups[slot];
   }
-  StepForm form(std::size_t program, const Op& op) const {
+  std::uint32_t members_of(GroupId group) const {
+    return static_cast<std::uint32_t>(workload_.groups[index_of(group)].members.size());
+  }
+  StepForm form(std::size_t program, const Op& op) {
     if (op.kind != OpKind::collective) return StepForm::whole;
-    return form_of(workload_.transfers[op.row], plan_.transfer_kinds[op.row],
-                   group_of(program, op.slot));
-  }
-  std::vector<GpuId> gpus_of(const Group& group) const {
-    std::vector<GpuId> gpus;
-    gpus.reserve(group.members.size());
-    for (const RankId member : group.members) gpus.push_back(GpuId{index_of(member)});
-    return gpus;
-  }
-  /// Channels of rings and trees are rotated over the members of a domain, as NCCL's.
-  std::uint32_t lanes_of(StepForm form, const Group& group) const {
-    if (form == StepForm::next) return 1;
-    if (form == StepForm::direct) return static_cast<std::uint32_t>(group.members.size() - 1);
-    const GroupShape shape = group_shape(cluster_, gpus_of(group));
-    const auto channels = shape.nodes > 1 ? static_cast<std::uint32_t>(shape.ranks_per_node) : 1;
-    return form == StepForm::tree ? 2 * channels : channels;
-  }
-  const GroupTrees& trees_of(GroupId id) {
-    const auto known = trees_.find(id);
-    if (known != trees_.end()) return known->second;
-    const Group& group = workload_.groups[index_of(id)];
-    const std::uint32_t lanes = lanes_of(StepForm::tree, group);
-    return trees_.try_emplace(id, cluster_, gpus_of(group), lanes).first->second;
+    const GroupId group = group_of(program, op.slot);
+    const StepForm form = form_of(workload_.transfers[op.row], plan_.transfer_kinds[op.row],
+                                  workload_.groups[index_of(group)]);
+    if (form != StepForm::direct) return form;
+    const auto [known, is_new] = two_levels_.try_emplace(group, false);
+    if (is_new) known->second = connections_.has_two_levels(group);
+    return known->second ? StepForm::two_levels : StepForm::direct;
   }
 
   /// By program.
-  std::vector<std::set<std::uint16_t>> tree_slots() const {
+  std::vector<std::set<std::uint16_t>> tree_slots() {
     std::vector<std::set<std::uint16_t>> slots(workload_.programs.size());
     for (std::size_t program = 0; program < slots.size(); ++program) {
       for (const std::vector<Op>& stream : workload_.programs[program].streams) {
@@ -116,7 +109,7 @@ class StepNetwork {
       if (slots[program].empty()) continue;
       std::vector<TreePlace> places;
       for (const std::uint16_t slot : slots[program]) {
-        const GroupTrees& trees = trees_of(row.groups[slot]);
+        const GroupTrees& trees = connections_.trees_of(row.groups[slot]);
         for (std::uint32_t lane = 0; lane < trees.lanes(); ++lane) {
           places.push_back(trees.place_of(GpuId{rank}, lane));
         }
@@ -147,8 +140,10 @@ class StepNetwork {
           const Use use{op.slot, form(program, op)};
           if (use.form == StepForm::whole) continue;
           std::uint32_t& known = lanes[use];
-          if (known == 0) known = lanes_of(use.form, group_of(program, op.slot));
-          more_streams_[stream] = std::max(more_streams_[stream], streams_of(use.form) * known - 1);
+          const GroupId group = group_of(program, op.slot);
+          if (known == 0) known = connections_.lanes_of(use.form, group);
+          more_streams_[stream] =
+              std::max(more_streams_[stream], connections_.streams_of(use.form, group) - 1);
         }
       }
       for (const auto& [use, count] : lanes) {
@@ -175,52 +170,9 @@ class StepNetwork {
         const GroupId group = workload_.ranks[rank].groups[use.slot];
         if (group == kNoGroup || connected[index_of(group)]) continue;
         connected[index_of(group)] = true;
-        connect(use.form, row.first_slot, group);
+        connections_.connect(use.form, row.first_slot, group);
       }
     }
-  }
-
-  void connect(StepForm form, std::uint32_t slot, GroupId id) {
-    if (form == StepForm::tree) return connect_trees(slot, trees_of(id));
-    const std::vector<GpuId> gpus = gpus_of(workload_.groups[index_of(id)]);
-    if (form == StepForm::next) {
-      for (std::size_t i = 0; i < gpus.size(); ++i) {
-        add_pair(gpus[i], gpus[(i + 1) % gpus.size()], {slot, slot + 1});
-      }
-      return;
-    }
-    const std::uint32_t lanes = lanes_of(form, workload_.groups[index_of(id)]);
-    const GroupPlaces places(cluster_, gpus);
-    for (std::uint32_t lane = 0; lane < lanes; ++lane, slot += 2) {
-      std::vector<Place> to;
-      if (form == StepForm::ring) to = ring_successors(places, lane);
-      for (Place from = 0; from < places.members(); ++from) {
-        const Place target =
-            form == StepForm::ring ? to[from] : (from + lane + 1) % places.members();
-        add_pair(places.gpu(from), places.gpu(target), {slot, slot + 1});
-      }
-    }
-  }
-
-  void connect_trees(std::uint32_t first_slot, const GroupTrees& trees) {
-    trees.for_each_edge([&](std::uint32_t lane, GpuId child, GpuId parent, std::uint32_t number) {
-      const std::uint32_t slot = first_slot + lane * kTreeSlots;
-      add_pair(child, parent, {slot + kUpToParent, slot + up_from_child(number)});
-      add_pair(parent, child, {slot + down_to_child(number), slot + kDownFromParent});
-    });
-  }
-
-  struct PairSlots {
-    std::uint32_t from;
-    std::uint32_t to;
-  };
-  void add_pair(GpuId from, GpuId to, PairSlots slots) {
-    const GroupId id{static_cast<std::uint32_t>(workload_.groups.size())};
-    Group pair{.name = "message", .members = {RankId{index_of(from)}, RankId{index_of(to)}}};
-    pair.loads.push_back(route_loads(cluster_, from, to));
-    workload_.groups.push_back(std::move(pair));
-    workload_.ranks[index_of(from)].groups[slots.from] = id;
-    workload_.ranks[index_of(to)].groups[slots.to] = id;
   }
 
   void name_lanes() {
@@ -244,93 +196,111 @@ class StepNetwork {
     out.streams.resize(workload_.stream_names.size());
     for (std::size_t stream = 0; stream < program.streams.size(); ++stream) {
       for (const Op& op : program.streams[stream]) {
-        switch (form(number, op)) {
-          case StepForm::whole: out.streams[stream].push_back(op); break;
-          case StepForm::tree: add_trees(number, stream, op, out); break;
-          case StepForm::ring:
-          case StepForm::direct:
-          case StepForm::next:
-          case StepForm::none: add_messages(number, stream, op, out); break;
+        const StepForm shape = form(number, op);
+        if (shape == StepForm::whole) {
+          out.streams[stream].push_back(op);
+        } else {
+          add_parts(op, stream, parts_of(number, shape, op, out.events), out);
         }
       }
     }
     return out;
   }
 
-  /// All arrive; the first lane runs on the collective's own stream, the others beside it.
-  void add_messages(std::size_t program, std::size_t stream, const Op& op, Program& out) {
-    const StepForm shape = form(program, op);
-    const Group& group = group_of(program, op.slot);
-    const std::uint32_t lanes = lanes_of(shape, group);
-    const std::uint32_t first_slot = uses_.at({op.slot, shape}).first_slot;
-    const LaneMessages messages = messages_of(op.row, shape, group, lanes);
+  /// All arrive; the first part runs on the collective's own stream, the others beside it.
+  void add_parts(const Op& op, std::size_t stream, const MessageParts& parts, Program& out) {
     std::vector<Op>& own = out.streams[stream];
     own.push_back(op);
     own.back().row = index_of(barrier_);
     const std::uint32_t started = out.events;
-    if (lanes > 1) {
-      out.events += lanes;  // the start, and the end of each lane but the first
+    if (parts.size() > 1) {
+      out.events +=
+          static_cast<std::uint32_t>(parts.size());  // the start, ends of all but the first
       own.push_back({.kind = OpKind::record, .row = started});
     }
-    add_lane(op, messages, {MessageLane::first, first_slot}, own);
-    for (std::uint32_t lane = 1; lane < lanes; ++lane) {
-      std::vector<Op>& beside = out.streams[first_lane_stream_[stream] + lane - 1];
+    own.insert(own.end(), parts[0].begin(), parts[0].end());
+    for (std::uint32_t part = 1; part < parts.size(); ++part) {
+      std::vector<Op>& beside = out.streams[first_lane_stream_[stream] + part - 1];
       beside.push_back({.kind = OpKind::wait, .row = started});
-      add_lane(op, messages, {MessageLane::other, first_slot + 2 * lane}, beside);
-      beside.push_back({.kind = OpKind::record, .row = started + lane});
-      own.push_back({.kind = OpKind::wait, .row = started + lane});
+      beside.insert(beside.end(), parts[part].begin(), parts[part].end());
+      beside.push_back({.kind = OpKind::record, .row = started + part});
+      own.push_back({.kind = OpKind::wait, .row = started + part});
     }
   }
 
-  /// All arrive; up in the first lane runs on the collective's own stream, all else beside it.
-  void add_trees(std::size_t program, std::size_t stream, const Op& op, Program& out) {
-    const GroupId group = workload_.ranks[first_rank_[program]].groups[op.slot];
-    const GroupTrees& trees = trees_of(group);
+  /// `events` grows by those that the parts use among themselves.
+  MessageParts parts_of(std::size_t program, StepForm shape, const Op& op, std::uint32_t& events) {
+    const GroupId group = group_of(program, op.slot);
+    const std::uint32_t first_slot = uses_.at({op.slot, shape}).first_slot;
+    switch (shape) {
+      case StepForm::tree: return tree_parts(program, op, first_slot, events);
+      case StepForm::two_levels:
+      case StepForm::in_switch: {
+        const PartRows rows{.op = op,
+                            .first_slot = first_slot,
+                            .transfers = chunks(op.row, shape, group),
+                            .first_event = events};
+        const bool levels = shape == StepForm::two_levels;
+        events += kTwoHopChunks * (levels ? 1 : in_switch_lanes(members_of(group)));
+        return levels ? two_level_parts(rows, connections_.two_levels_of(group))
+                      : in_switch_parts(rows, members_of(group));
+      }
+      case StepForm::whole:
+      case StepForm::none:
+      case StepForm::ring:
+      case StepForm::direct:
+      case StepForm::next: break;
+    }
+    MessageParts parts(connections_.lanes_of(shape, group));
+    const LaneMessages messages = messages_of(op.row, shape, group);
+    for (std::uint32_t lane = 0; lane < parts.size(); ++lane) {
+      const MessageLane place = lane == 0 ? MessageLane::first : MessageLane::other;
+      add_lane(op, messages, {place, first_slot + 2 * lane}, parts[lane]);
+    }
+    return parts;
+  }
+
+  MessageParts tree_parts(std::size_t program, const Op& op, std::uint32_t first_slot,
+                          std::uint32_t& events) {
+    const GroupId group = group_of(program, op.slot);
+    const GroupTrees& trees = connections_.trees_of(group);
     const GpuId gpu{static_cast<std::uint32_t>(first_rank_[program])};
     TreeLane lane = tree_lane(op, group);
-    std::vector<Op>& own = out.streams[stream];
-    own.push_back(op);
-    own.back().row = index_of(barrier_);
-    const std::uint32_t started = out.events++;
-    own.push_back({.kind = OpKind::record, .row = started});
-    std::vector<std::uint32_t> ends;
+    lane.first_slot = first_slot;
+    MessageParts parts;
     for (std::uint32_t number = 0; number < trees.lanes(); ++number) {
       lane.place = trees.place_of(gpu, number);
-      lane.chunk_events = out.events;
-      if (lane.place.children > 0) out.events += lane.chunks;
+      lane.chunk_events = events;
+      if (lane.place.children > 0) events += lane.chunks;
       for (std::uint32_t part = 0; part < 2 + lane.place.children; ++part) {
         if (part == 1 && !lane.place.parent) continue;
-        const std::uint32_t beside = number * kTreeStreams + part;
-        if (beside == 0) {
-          lane.add_part(part, MessageLane::first, own);
-          continue;
-        }
-        std::vector<Op>& ops = out.streams[first_lane_stream_[stream] + beside - 1];
-        ops.push_back({.kind = OpKind::wait, .row = started});
-        lane.add_part(part, MessageLane::other, ops);
-        ops.push_back({.kind = OpKind::record, .row = out.events});
-        ends.push_back(out.events++);
+        const MessageLane place = parts.empty() ? MessageLane::first : MessageLane::other;
+        lane.add_part(part, place, parts.emplace_back());
       }
       lane.first_slot += kTreeSlots;
     }
-    for (const std::uint32_t end : ends) own.push_back({.kind = OpKind::wait, .row = end});
+    return parts;
   }
 
   TreeLane tree_lane(const Op& op, GroupId group) {
-    const GroupTrees& trees = trees_of(group);
-    const auto ranks = static_cast<int>(workload_.groups[index_of(group)].members.size());
-    const TreeMessages messages = tree_messages(workload_.transfers[op.row], trees, ranks);
-    const TransferId next{static_cast<std::uint32_t>(workload_.transfers.size())};
-    const auto [entry, is_new] =
-        transfers_.try_emplace({op.row, trees.hops(), trees.lanes()}, next);
-    if (is_new) {
-      workload_.transfers.push_back(messages.first);
-      workload_.transfers.push_back(messages.rest);
+    const GroupTrees& trees = connections_.trees_of(group);
+    const TreeMessages messages =
+        tree_messages(workload_.transfers[op.row], trees, static_cast<int>(members_of(group)));
+    const TransferId first = rows_of({op.row, StepForm::tree, trees.hops(), trees.lanes()},
+                                     {messages.first, messages.rest});
+    return {.op = op, .chunks = messages.chunks, .first = first};
+  }
+
+  TransferId chunks(std::uint32_t row, StepForm shape, GroupId group) {
+    const Transfer collective = workload_.transfers[row];
+    if (shape == StepForm::in_switch) {
+      const ChunkTransfers slice = in_switch_transfers(collective, members_of(group));
+      return rows_of({row, shape, members_of(group), 0}, {slice.first, slice.rest});
     }
-    return {.op = op,
-            .chunks = messages.chunks,
-            .first = entry->second,
-            .first_slot = uses_.at({op.slot, StepForm::tree}).first_slot};
+    const TwoLevels levels = connections_.two_levels_of(group);
+    const auto [inside, outside] = two_level_transfers(collective, levels);
+    return rows_of({row, shape, levels.local, levels.domains},
+                   {inside.first, inside.rest, outside.first, outside.rest});
   }
 
   /// In each step a rank passes on what it received in the step before.
@@ -361,34 +331,35 @@ class StepNetwork {
   }
 
   /// Alone, all steps and lanes together take what the collective takes.
-  LaneMessages messages_of(std::uint32_t row, StepForm shape, const Group& group,
-                           std::uint32_t lanes) {
-    const auto others = static_cast<std::uint32_t>(group.members.size() - 1);
+  LaneMessages messages_of(std::uint32_t row, StepForm shape, GroupId group) {
+    const std::uint32_t lanes = connections_.lanes_of(shape, group);
     const std::uint32_t rounds = plan_.transfer_kinds[row] == CollectiveKind::all_reduce ? 2 : 1;
-    const std::uint32_t steps = shape == StepForm::ring ? rounds * others : 1;
+    const std::uint32_t steps = shape == StepForm::ring ? rounds * (members_of(group) - 1) : 1;
+    Transfer message = workload_.transfers[row];
+    message.latency = message.latency / steps;
+    message.size = message.size / steps / lanes;
+    message.solo_rate = message.solo_rate / lanes;
+    return {.steps = steps, .transfer = rows_of({row, shape, steps, lanes}, {message})};
+  }
+
+  /// The first of the rows, which are appended where they are new.
+  TransferId rows_of(const MessageKey& key, std::initializer_list<Transfer> rows) {
     const TransferId next{static_cast<std::uint32_t>(workload_.transfers.size())};
-    const auto [entry, is_new] = transfers_.try_emplace({row, steps, lanes}, next);
-    if (is_new) {
-      Transfer message = workload_.transfers[row];
-      message.latency = message.latency / steps;
-      message.size = message.size / steps / lanes;
-      message.solo_rate = message.solo_rate / lanes;
-      workload_.transfers.push_back(message);
-    }
-    return {.steps = steps, .transfer = entry->second};
+    const auto [entry, is_new] = transfers_.try_emplace(key, next);
+    if (is_new) workload_.transfers.insert(workload_.transfers.end(), rows);
+    return entry->second;
   }
 
   Plan plan_;
   Workload& workload_;
-  const Cluster& cluster_;
+  StepConnections connections_;
   std::vector<std::size_t> first_rank_;  // by program
   TransferId barrier_;                   // takes no time
   std::map<Use, UseRow> uses_;
   std::vector<std::uint32_t> more_streams_;     // lanes beside each stream
   std::vector<std::size_t> first_lane_stream_;  // by stream
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, TransferId>
-      transfers_;  // by the collective's row, steps and lanes
-  std::map<GroupId, GroupTrees> trees_;
+  std::map<MessageKey, TransferId> transfers_;
+  std::map<GroupId, bool> two_levels_;  // of groups with an all-to-all
 };
 
 }  // namespace
