@@ -9,6 +9,7 @@
 
 #include "sim/check.h"
 #include "topology/group_load.h"
+#include "topology/step_algorithms.h"
 #include "topology/step_builder.h"
 
 namespace flopcast {
@@ -16,12 +17,6 @@ namespace flopcast {
 namespace {
 
 std::uint32_t count(int number) { return static_cast<std::uint32_t>(number); }
-
-/// One program for all members.
-void set_programs(StepBuilder& builder, Program program) {
-  const ProgramId id = builder.add_program(std::move(program));
-  for (Place place = 0; place < builder.members(); ++place) builder.set_program(place, id);
-}
 
 // --- Ring ---------------------------------------------------------------------------------------
 
@@ -47,7 +42,7 @@ void add_ring(const CollectiveSteps& spec, StepBuilder& builder) {
       stream.recv(from_previous, (steps - 1) * count(spec.chunks) + chunk);
     }
   }
-  set_programs(builder, std::move(program));
+  builder.set_program(std::move(program));
 }
 
 // --- Trees --------------------------------------------------------------------------------------
@@ -123,9 +118,7 @@ void add_trees(const CollectiveSteps& spec, StepBuilder& builder) {
     add(TreeHalf::first, channel);
     if (twice) add(TreeHalf::second, channel);
   }
-  for (Place place = 0; place < builder.members(); ++place) {
-    builder.set_program(place, builder.add_program(std::move(programs[place])));
-  }
+  builder.set_programs(std::move(programs));
 }
 
 // --- Halving and doubling -----------------------------------------------------------------------
@@ -160,7 +153,7 @@ void add_halving_doubling(const CollectiveSteps& spec, StepBuilder& builder) {
       if (spec.kind != CollectiveKind::reduce_scatter) exchange(bit, 1);
     }
   }
-  set_programs(builder, std::move(program));
+  builder.set_program(std::move(program));
 }
 
 // --- All-to-all ---------------------------------------------------------------------------------
@@ -179,7 +172,7 @@ void add_direct(const CollectiveSteps& spec, StepBuilder& builder) {
     stream.send(static_cast<std::uint16_t>(2 * (distance - 1)), 0, transfer);
     stream.recv(static_cast<std::uint16_t>(2 * (distance - 1) + 1), 0);
   }
-  set_programs(builder, std::move(program));
+  builder.set_program(std::move(program));
 }
 
 /// First a rank hands to each local rank all that is for ranks in that place of their domains, then
@@ -228,7 +221,7 @@ void add_hierarchical(const CollectiveSteps& spec, StepBuilder& builder) {
       stream.recv(static_cast<std::uint16_t>(2 * relation + 1), chunk);
     }
   }
-  set_programs(builder, std::move(program));
+  builder.set_program(std::move(program));
 }
 
 // --- What fits ----------------------------------------------------------------------------------
@@ -236,13 +229,17 @@ void add_hierarchical(const CollectiveSteps& spec, StepBuilder& builder) {
 bool knows(StepAlgorithm algorithm, CollectiveKind kind) {
   switch (algorithm) {
     case StepAlgorithm::ring:
+      if (kind == CollectiveKind::broadcast) return true;
+      [[fallthrough]];
     case StepAlgorithm::halving_doubling:
       return kind == CollectiveKind::all_reduce || kind == CollectiveKind::all_gather ||
              kind == CollectiveKind::reduce_scatter;
     case StepAlgorithm::tree:
-    case StepAlgorithm::double_binary_tree: return kind == CollectiveKind::all_reduce;
+    case StepAlgorithm::double_binary_tree:
+    case StepAlgorithm::in_switch: return kind == CollectiveKind::all_reduce;
     case StepAlgorithm::direct:
     case StepAlgorithm::hierarchical: return kind == CollectiveKind::all_to_all;
+    case StepAlgorithm::binomial: return kind == CollectiveKind::broadcast;
   }
   return false;
 }
@@ -260,10 +257,18 @@ std::optional<std::string> problem_of(const CollectiveSteps& steps, const Cluste
   if (steps.channels < 1) return fmt::format("channels {} is less than 1", steps.channels);
   if (steps.chunks < 1) return fmt::format("chunks {} is less than 1", steps.chunks);
   const bool whole = steps.algorithm == StepAlgorithm::halving_doubling ||
-                     steps.algorithm == StepAlgorithm::direct;
+                     steps.algorithm == StepAlgorithm::direct ||
+                     steps.algorithm == StepAlgorithm::binomial;
   if (whole && steps.chunks > 1) return fmt::format("{} sends messages whole: chunks 1", name);
   if (steps.algorithm == StepAlgorithm::halving_doubling && !std::has_single_bit(gpus.size())) {
     return fmt::format("halving_doubling needs a power of two, not {} ranks", gpus.size());
+  }
+  if (steps.algorithm == StepAlgorithm::binomial || steps.algorithm == StepAlgorithm::in_switch) {
+    if (steps.channels > 1) return fmt::format("{} has one way: channels 1", name);
+  }
+  if (steps.algorithm == StepAlgorithm::in_switch) {
+    const std::size_t domains = members_by_domain(cluster, gpus).size();
+    if (domains > 1) return fmt::format("in_switch needs one domain, not {}", domains);
   }
   if (steps.algorithm == StepAlgorithm::hierarchical) {
     if (steps.channels > 1) return std::string("hierarchical sends on all rails: channels 1");
@@ -294,12 +299,16 @@ void append_steps(const Cluster& cluster, std::span<const GpuId> gpus, const Col
   FLOPCAST_CHECK(!problem_of(steps, cluster, gpus), "the caller asks for the problem first");
   StepBuilder builder(cluster, gpus, steps, network);
   switch (steps.algorithm) {
-    case StepAlgorithm::ring: return add_ring(steps, builder);
+    case StepAlgorithm::ring:
+      if (steps.kind == CollectiveKind::broadcast) return add_broadcast_chain(steps, builder);
+      return add_ring(steps, builder);
     case StepAlgorithm::tree:
     case StepAlgorithm::double_binary_tree: return add_trees(steps, builder);
     case StepAlgorithm::halving_doubling: return add_halving_doubling(steps, builder);
     case StepAlgorithm::direct: return add_direct(steps, builder);
     case StepAlgorithm::hierarchical: return add_hierarchical(steps, builder);
+    case StepAlgorithm::binomial: return add_broadcast_tree(steps, builder);
+    case StepAlgorithm::in_switch: return add_in_switch(steps, cluster, builder);
   }
 }
 

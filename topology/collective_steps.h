@@ -20,12 +20,14 @@
 namespace flopcast {
 
 enum class StepAlgorithm : std::uint8_t {
-  ring,                // all-reduce, all-gather, reduce-scatter
+  ring,                // all-reduce, all-gather, reduce-scatter; broadcast: from the first on
   tree,                // all-reduce: a binary tree over NVLink domains, a chain inside each
   double_binary_tree,  // all-reduce: two such trees, each with half of the data
   halving_doubling,    // all-reduce, all-gather, reduce-scatter of 2^k ranks
   direct,              // all-to-all: each to every other
   hierarchical,        // all-to-all: first to the local rank on the receiver's rail, then out (PXN)
+  binomial,            // broadcast: all that have the data hand it on, twice as many each time
+  in_switch,           // all-reduce in one domain: its switch adds up and copies (NVLS)
 };
 
 constexpr std::string_view to_text(StepAlgorithm algorithm) {
@@ -36,6 +38,8 @@ constexpr std::string_view to_text(StepAlgorithm algorithm) {
     case StepAlgorithm::halving_doubling: return "halving_doubling";
     case StepAlgorithm::direct: return "direct";
     case StepAlgorithm::hierarchical: return "hierarchical";
+    case StepAlgorithm::binomial: return "binomial";
+    case StepAlgorithm::in_switch: return "in_switch";
   }
   return {};
 }
@@ -47,7 +51,8 @@ struct CollectiveSteps {
   int channels = 1;  // ring, trees, halving-doubling: parts of the data that run side by side, ring
                      // and trees rotated over the members of a domain and so over its rails;
                      // direct: sends of a rank under way at once
-  int chunks = 1;    // ring, trees, hierarchical: pieces of each message that follow one another
+  int chunks = 1;    // ring, trees, hierarchical, in_switch: pieces of each message that follow one
+                     // another
   Seconds latency{};  // of each send, before its first byte
   BytesPerSecond send_rate =
       gigabytes_per_second(1e6);  // most of one send, whatever its links allow

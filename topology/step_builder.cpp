@@ -35,6 +35,17 @@ void StepBuilder::set_program(Place place, ProgramId program) {
   network_.ranks[first_rank_ + place].program = program;
 }
 
+void StepBuilder::set_program(Program program) {
+  const ProgramId id = add_program(std::move(program));
+  for (Place place = 0; place < members(); ++place) set_program(place, id);
+}
+
+void StepBuilder::set_programs(std::vector<Program> programs) {
+  for (Place place = 0; place < members(); ++place) {
+    set_program(place, add_program(std::move(programs[place])));
+  }
+}
+
 std::uint16_t StepBuilder::add_slot(Place place, GroupId group) {
   std::vector<GroupId>& groups = network_.ranks[first_rank_ + place].groups;
   FLOPCAST_CHECK(groups.size() < std::numeric_limits<std::uint16_t>::max(), "a slot has 16 bits");
@@ -52,6 +63,16 @@ GroupId StepBuilder::add_pair(Place from, Place to) {
 StepBuilder::Connection StepBuilder::connect(Place from, Place to) {
   const GroupId pair = add_pair(from, to);
   return {.from_slot = add_slot(from, pair), .to_slot = add_slot(to, pair)};
+}
+
+void StepBuilder::join_all(std::vector<LinkLoad> loads) {
+  const GroupId id{static_cast<std::uint32_t>(network_.groups.size())};
+  Group& flow = network_.groups.emplace_back();
+  for (Place place = 0; place < members(); ++place) {
+    flow.members.push_back(RankId{first_rank_ + place});
+    add_slot(place, id);
+  }
+  flow.loads.push_back(std::move(loads));
 }
 
 void StepBuilder::connect_all(std::span<const Place> to) {

@@ -25,6 +25,8 @@ class StepBuilder {
   TransferId add_transfer(Bytes size);
   ProgramId add_program(Program program);
   void set_program(Place place, ProgramId program);
+  void set_program(Program program);                 // of all members
+  void set_programs(std::vector<Program> programs);  // by Place
 
   /// A connection from one member to another: the slots that its ends use it by.
   struct Connection {
@@ -35,6 +37,8 @@ class StepBuilder {
   /// Everyone sends to one other: connection k of this kind has slots 2k and 2k+1 at all members,
   /// if there is no other kind. `to` is a permutation.
   void connect_all(std::span<const Place> to);
+  /// A flow in which all take part, in the same slot as of now.
+  void join_all(std::vector<LinkLoad> loads);
 
  private:
   GroupId add_pair(Place from, Place to);
@@ -53,6 +57,9 @@ struct StepStream {
 
   void send(std::uint16_t slot, std::uint32_t tag, TransferId transfer) {
     ops.push_back({.kind = OpKind::send, .slot = slot, .row = index_of(transfer), .tag = tag});
+  }
+  void collective(std::uint16_t slot, TransferId transfer) {
+    ops.push_back({.kind = OpKind::collective, .slot = slot, .row = index_of(transfer)});
   }
   void recv(std::uint16_t slot, std::uint32_t tag) {
     ops.push_back({.kind = OpKind::recv, .slot = slot, .tag = tag});

@@ -99,6 +99,7 @@ TEST_CASE("on one switch each algorithm takes the time of its closed form") {
       {"reduce_scatter.recursive_halving", Kind::reduce_scatter, Algorithm::halving_doubling},
       {"all_to_all.pairwise", Kind::all_to_all, Algorithm::direct, false, 64},
       {"all_to_all.direct_switch", Kind::all_to_all, Algorithm::direct, true, 64},
+      {"broadcast.binomial", Kind::broadcast, Algorithm::binomial},
   }));
   std::ifstream file(FLOPCAST_TEST_DATA "/nccl/collectives.json");
   const nlohmann::json golden = nlohmann::json::parse(file);
@@ -135,6 +136,53 @@ TEST_CASE("a tree of two ranks, pipelined, by hand") {
                                          .latency = microseconds(2)});
   CAPTURE(chunks);
   CHECK(time / ((chunks + 1) * chunk_time) == Approx(1).epsilon(1e-6));
+}
+
+// K chunks of t each: the last leaves the first of n ranks at K t and passes n - 2 more hops.
+// Source: Barnett et al., J. Parallel Distrib. Comput. 24(1), 1995, a pipelined chain.
+TEST_CASE("a broadcast goes round a ring chunk by chunk") {
+  const int ranks = GENERATE(2, 3, 8);
+  const int chunks = GENERATE(1, 4, 64);
+  CAPTURE(ranks, chunks);
+  const Cluster cluster = one_switch(ranks, gigabytes_per_second(100));
+  const CollectiveSteps steps{
+      .kind = Kind::broadcast, .size = megabytes(64), .chunks = chunks, .latency = microseconds(2)};
+  const Seconds chunk_time = microseconds(2) + megabytes(64) / chunks / gigabytes_per_second(100);
+  CHECK(time_of(cluster, steps) / ((chunks + ranks - 2) * chunk_time) == Approx(1).epsilon(1e-6));
+}
+
+// 15 edges lead to 15 ranks. In one of four channels the first is the first of its node, and three
+// edges cross. In the others the chain comes back to the rest of its node: four cross.
+TEST_CASE("a broadcast goes once to each rank, on the rails of its channels") {
+  const Cluster cluster = rails(4, 4);
+  const auto carried = carried_by(
+      cluster, {.kind = Kind::broadcast, .size = megabytes(64), .channels = 4, .chunks = 4});
+  const Bytes across = sum_over(cluster, carried, LinkKind::nic) / 2;
+  const Bytes inside = sum_over(cluster, carried, LinkKind::nvlink) / 2;
+  CHECK(across / megabytes(64) == Approx((3 + 3 * 4) / 4.0));
+  CHECK((across + inside) / megabytes(64) == Approx(15));
+}
+
+// S bytes on n ranks in C chunks, links of rate B. The first reduce has n slices on each link up,
+// the last copy n on each link down: S / (C B) each. Between them a copy goes beside the next
+// reduce, n + 1 slices on each link: (n + 1) / n S / (C B).
+TEST_CASE("a switch that reduces takes 1 + 1/n times a buffer's transfer") {
+  const int ranks = GENERATE(2, 4, 8);
+  const int chunks = GENERATE(1, 2, 64);
+  CAPTURE(ranks, chunks);
+  const Cluster cluster = one_switch(ranks, gigabytes_per_second(100));
+  const CollectiveSteps steps{.algorithm = Algorithm::in_switch,
+                              .size = megabytes(64),
+                              .chunks = chunks,
+                              .latency = microseconds(2)};
+  const Seconds turn = megabytes(64) / chunks / gigabytes_per_second(100);
+  const Seconds expected =
+      (chunks + 1) * microseconds(2) + 2.0 * turn + (chunks - 1) * (1 + 1.0 / ranks) * turn;
+  CHECK(time_of(cluster, steps) / expected == Approx(1).epsilon(1e-6));
+  for (const Bytes carried : carried_by(cluster, steps)) {
+    if (carried == Bytes{}) continue;
+    CHECK(carried / megabytes(64) == Approx(1 + 1.0 / ranks));
+  }
 }
 
 TEST_CASE("the rotated channels of a ring load links as the fluid model says") {
@@ -238,4 +286,10 @@ TEST_CASE("steps that cannot be built say why") {
   CHECK(
       problem({.kind = Kind::all_to_all, .algorithm = Algorithm::direct, .size = size, .chunks = 2},
               {0, 1}) == "direct sends messages whole: chunks 1");
+  CHECK(problem({.kind = Kind::broadcast, .algorithm = Algorithm::tree, .size = size}, {0, 1}) ==
+        "broadcast has no tree form");
+  CHECK(problem({.algorithm = Algorithm::in_switch, .size = size}, {0, 1, 2}) ==
+        "in_switch needs one domain, not 2");
+  CHECK(problem({.algorithm = Algorithm::in_switch, .size = size, .channels = 2}, {0, 1}) ==
+        "in_switch has one way: channels 1");
 }

@@ -60,6 +60,8 @@ LoadPattern pattern_of(Algorithm algorithm) {
     case Algorithm::halving_doubling:
     case Algorithm::direct:
     case Algorithm::hierarchical: return LoadPattern::direct;
+    case Algorithm::binomial:
+    case Algorithm::in_switch: break;  // the fluid model has no pattern for them here
   }
   return {};
 }
