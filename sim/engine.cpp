@@ -21,7 +21,7 @@ EngineState::EngineState(const Workload& workload, TimelineSink* sink)
       gatherings_(workload.groups.size()),
       joined_round_(tables_.slot_groups.size(), 0),
       messages_(workload.groups.size()),
-      shares_(workload.ranks.size()),
+      shares_(workload.ranks.size() * tables_.shares.size(), 0),
       pool_bytes_(workload.ranks.size() * tables_.pools, 0),
       link_since_(workload.links.size()),
       link_load_(workload.links.size(), 0),

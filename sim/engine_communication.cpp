@@ -196,21 +196,25 @@ void EngineState::end_communication(std::uint32_t stream, SimTime start, Bytes m
 
 /// A communication kernel runs on every member from start to end, latency included.
 void EngineState::share_ranks(const Flight& flight, bool take) {
-  const double share = tables_.source.transfers[flight.transfer].compute_share;
-  if (share <= 0) return;
+  const std::uint32_t share = tables_.transfer_share[flight.transfer];
+  if (share == 0) return;
   for (const RankId member : tables_.source.groups[index_of(flight.group)].members) {
-    auto& shares = shares_[index_of(member)];
-    if (take) {
-      shares.push_back(share);
-    } else {
-      *std::find(shares.begin(), shares.end(), share) = shares.back();
-      shares.pop_back();
-    }
+    std::uint16_t& running = shares_[index_of(member) * tables_.shares.size() + share];
+    FLOPCAST_CHECK(take ? running < 0xffffU : running > 0, "what runs is counted in 16 bits");
+    running = static_cast<std::uint16_t>(take ? running + 1 : running - 1);
     RankRow& rank = ranks_[index_of(member)];
     if (rank.share_changed) continue;
     rank.share_changed = true;
     rerated_.push_back(member);
   }
+}
+
+/// The largest of what runs counts.
+double EngineState::share_taken(RankId id) const {
+  const std::size_t values = tables_.shares.size();
+  std::size_t share = values - 1;
+  while (share > 0 && shares_[index_of(id) * values + share] == 0) --share;
+  return tables_.shares[share];
 }
 
 }  // namespace flopcast

@@ -54,7 +54,7 @@ struct Stall {
   friend bool operator==(const Stall&, const Stall&) = default;
 };
 
-struct RankRow {
+struct alignas(64) RankRow {     // a line of the cache
   std::uint32_t unfinished = 0;  // streams
   std::uint32_t computing = 0;   // of them, in a kernel
   double share = 0;  // of the GPU, taken by communication; compute ops are rated with it
@@ -66,6 +66,7 @@ struct RankRow {
   bool memory_changed = false;  // in this instant
   bool share_changed = false;   // in rerated_
 };
+static_assert(sizeof(RankRow) == 64);
 
 /// What a rank's ops of one category took, while the engine runs; RankSummary has the meanings.
 struct CategoryRow {
@@ -151,6 +152,7 @@ class EngineState {
   void deliver(const Flight& flight, std::uint32_t row);
   void end_communication(std::uint32_t stream, SimTime start, Bytes moved);
   void share_ranks(const Flight& flight, bool take);
+  double share_taken(RankId rank) const;
 
   // engine_accounting.cpp
   void book_kernels();
@@ -192,11 +194,11 @@ class EngineState {
   std::vector<std::vector<Message>> messages_;  // by group, oldest first
   std::vector<Flight> flights_;
   std::vector<std::uint32_t> free_flights_;
-  std::vector<std::vector<double>> shares_;  // by rank, of running communication, above zero
-  std::vector<std::int64_t> pool_bytes_;     // by rank and pool
-  std::vector<SimTime> link_since_;          // last change of the link's load
-  std::vector<double> link_load_;            // bytes/s since then
-  std::uint64_t unfinished_ = 0;             // streams
+  std::vector<std::uint16_t> shares_;     // by rank and row of tables_.shares: that run
+  std::vector<std::int64_t> pool_bytes_;  // by rank and pool
+  std::vector<SimTime> link_since_;       // last change of the link's load
+  std::vector<double> link_load_;         // bytes/s since then
+  std::uint64_t unfinished_ = 0;          // streams
 
   std::vector<std::uint32_t> ready_;
   std::vector<RankId> touched_;

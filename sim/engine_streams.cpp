@@ -108,8 +108,7 @@ void EngineState::rerate_ranks() {
   for (const RankId id : rerated_) {
     RankRow& rank = ranks_[index_of(id)];
     rank.share_changed = false;
-    const auto& shares = shares_[index_of(id)];
-    const double share = shares.empty() ? 0 : *std::max_element(shares.begin(), shares.end());
+    const double share = share_taken(id);
     if (share == rank.share) continue;
     if (rank.computing > 0) settle_compute(id);
     rank.share = share;
@@ -120,10 +119,11 @@ void EngineState::rerate_ranks() {
 
 /// What the rank's kernels have done until now.
 void EngineState::settle_compute(RankId id) {
-  const Rows rows = tables_.rank_streams[index_of(id)];
-  for (std::uint32_t stream = rows.begin; stream != rows.end; ++stream) {
+  std::uint32_t left = ranks_[index_of(id)].computing;
+  for (std::uint32_t stream = tables_.rank_streams[index_of(id)].begin; left > 0; ++stream) {
     StreamRow& row = streams_[stream];
     if (row.state != StreamState::computing) continue;
+    --left;
     const double progress = progress_of(row);
     if (progress > 0) settle_chain(row);
     const Seconds done = to_seconds(now_ - row.since) * progress;
@@ -133,10 +133,12 @@ void EngineState::settle_compute(RankId id) {
 }
 
 void EngineState::rate_compute(RankId id) {
-  const Rows rows = tables_.rank_streams[index_of(id)];
-  for (std::uint32_t stream = rows.begin; stream != rows.end; ++stream) {
+  std::uint32_t left = ranks_[index_of(id)].computing;
+  for (std::uint32_t stream = tables_.rank_streams[index_of(id)].begin; left > 0; ++stream) {
     StreamRow& row = streams_[stream];
-    if (row.state == StreamState::computing) rate_compute(row, stream);
+    if (row.state != StreamState::computing) continue;
+    --left;
+    rate_compute(row, stream);
   }
 }
 

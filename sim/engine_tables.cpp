@@ -90,6 +90,7 @@ EngineTables::EngineTables(const Workload& workload)
     lay_out_rank(workload.ranks[i], RankId{static_cast<std::uint32_t>(i)});
   }
   find_own_links();
+  lay_out_shares();
 }
 
 const LoadList& EngineTables::load_list(GroupId group, std::uint8_t pattern) const {
@@ -234,6 +235,18 @@ void EngineTables::find_own_links() {
       list.full_rate = std::min(list.full_rate, rate_when_full(link_capacity[link], load.weight));
     }
   });
+}
+
+/// Few values: they come from the kind of the communication.
+void EngineTables::lay_out_shares() {
+  shares.push_back(0);
+  for (const Transfer& transfer : source.transfers) shares.push_back(transfer.compute_share);
+  std::ranges::sort(shares);
+  shares.erase(std::unique(shares.begin(), shares.end()), shares.end());
+  for (const Transfer& transfer : source.transfers) {
+    const auto place = std::ranges::lower_bound(shares, transfer.compute_share);
+    transfer_share.push_back(static_cast<std::uint32_t>(place - shares.begin()));
+  }
 }
 
 void EngineTables::lay_out_rank(const Rank& rank, RankId id) {

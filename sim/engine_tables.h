@@ -69,6 +69,8 @@ struct EngineTables {
   std::vector<LoadList> load_lists;           // by group_patterns
   std::vector<Rows> group_patterns;           // in `load_lists`, by group
   std::vector<double> link_capacity;          // bytes/s
+  std::vector<double> shares;                 // of compute that transfers take: 0, then rising
+  std::vector<std::uint32_t> transfer_share;  // row of `shares`, by TransferId
 
   std::size_t categories = 0;  // named or used
   std::size_t pools = 0;
@@ -89,6 +91,7 @@ struct EngineTables {
   void check_op(const Op& op, const Program& program);
   void lay_out_variants();
   void find_own_links();
+  void lay_out_shares();
   void lay_out_group(const Group& group);
   void lay_out_rank(const Rank& rank, RankId id);
   void check_slots(const Rank& rank, RankId id);

@@ -2,12 +2,10 @@
 // takes a minute. Processor time of one core, the median of a few runs (of one, past a second).
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
 #include <string>
 #include <string_view>
@@ -17,6 +15,7 @@
 
 #include "bench_workloads.h"
 #include "network_bench.h"
+#include "scenario_bench.h"
 #include "sim/engine.h"
 #include "sim/fold.h"
 #include "sim/rates.h"
@@ -30,9 +29,9 @@ template <std::size_t Runs = 5, class Work>
 double median_seconds(Work work) {
   std::array<double, Runs> taken{};
   for (double& seconds : taken) {
-    const std::clock_t begin = std::clock();
+    const double begin = processor_seconds();
     work();
-    seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    seconds = processor_seconds() - begin;
   }
   std::sort(taken.begin(), taken.end());
   return taken[taken.size() / 2];
@@ -161,12 +160,6 @@ void measure_network(bool smoke) {
   measure_steps<1>("ring, 4096 ranks", large);
 }
 
-double resident_peak_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) * 1024;
-}
-
 void measure_memory(std::size_t ranks) {
   const double before = resident_peak_bytes();
   const Workload w = training_grid({.ranks = ranks, .micro_batches = 4});
@@ -188,7 +181,9 @@ int main(int argc, char** argv) {
   }
   const bool smoke = scale == 1;
   print_machine();
-  measure_memory(smoke ? 1024 : 65536);  // first, while the peak is low
+  // First what tells memory, while the peak is low.
+  measure_scenario("llama3.1-405b-16k-h100", false);
+  measure_memory(smoke ? 1024 : 65536);
   measure_engine_mixes(static_cast<std::size_t>(scale) * 100);
   measure_rates(10000, 5000, 10, smoke ? 10 : 10000);
   measure_rates(10000, 5000, 100, smoke ? 10 : 1000);
@@ -201,4 +196,5 @@ int main(int argc, char** argv) {
     if (!smoke || ranks <= 512) measure_collective(ranks);
   }
   measure_network(smoke);
+  if (!smoke) measure_scenario("llama3.1-405b-16k-h100", true);
 }
