@@ -57,7 +57,9 @@ Result EngineState::run() {
       now_ = next;
     }
     while (queue_.due()) {
-      handle(queue_.pop());
+      const Event event = queue_.pop();
+      if (const Event* next = queue_.next_due()) fetch(*next);
+      handle(event);
       drain_ready();
     }
     apply_rates();
@@ -65,6 +67,17 @@ Result EngineState::run() {
   settle_touched();
   if (unfinished_ != 0) abort_deadlocked();
   return finish();
+}
+
+/// Has the event's subject brought to the cache while another is handled: with thousands of ranks
+/// in step, waiting for memory is what takes the time.
+void EngineState::fetch(const Event& event) const {
+  if (event.kind == EventKind::kernel_done) {
+    __builtin_prefetch(&streams_[event.subject]);
+    __builtin_prefetch(&streams_[event.subject] + 1);  // which it often wakes
+  } else {
+    __builtin_prefetch(&flights_[event.subject]);
+  }
 }
 
 void EngineState::handle(const Event& event) {

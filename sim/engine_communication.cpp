@@ -162,6 +162,7 @@ void EngineState::finish_transfer(std::uint32_t row) {
   }
   for (std::uint32_t s = flight.streams; s != kNoRow;) {
     const std::uint32_t next = streams_[s].next;
+    if (next != kNoRow) __builtin_prefetch(&streams_[next]);
     end_communication(s, flight.start, transfer.size);
     go_on(s);
     s = next;

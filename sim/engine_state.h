@@ -112,6 +112,7 @@ class EngineState {
 
  private:
   // engine.cpp
+  void fetch(const Event& event) const;
   void handle(const Event& event);
   void drain_ready();
   void apply_rates();
