@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -41,8 +42,11 @@ struct Signature {
 /// One row per stage, family and class of links.
 class StageView {
  public:
-  StageView(const Cluster& cluster, const Job& job)
-      : cluster_(cluster), grid_(job.layout.grid), families_(group_families(job)) {
+  StageView(const Cluster& cluster, const Job& job, bool only_alike)
+      : cluster_(cluster),
+        grid_(job.layout.grid),
+        only_alike_(only_alike),
+        families_(group_families(job)) {
     if (routing_differs(job) || context_differs(job.layout)) out_.alike = false;
     for (std::uint32_t f = 0; f < families_.size(); ++f) {
       for (const LoadKind kind : load_kinds(cluster)) lists_.push_back({f, kind});
@@ -50,11 +54,13 @@ class StageView {
   }
 
   Communicators build() && {
+    if (gives_up()) return std::move(out_);
     add_stages();
+    if (gives_up()) return std::move(out_);
     for (const GroupFamily& family : families_) add(family);
     classify_links();
     std::vector<std::vector<Entry>> entries = compare_copies();
-    write_links(entries);
+    if (!gives_up()) write_links(entries);
     return std::move(out_);
   }
 
@@ -73,6 +79,34 @@ class StageView {
     double weight;
     auto operator<=>(const Entry&) const = default;
   };
+
+  bool gives_up() const { return only_alike_ && !out_.alike; }
+
+  /// Calls `visit(list, copy, loads)` for all, in the same order each time. What the first call
+  /// finds is kept for the second as far as it is small.
+  template <class Visit>
+  void for_each_copy(Visit visit) {
+    constexpr std::size_t kMostKept = std::size_t{1} << 20U;  // 16 MB
+    std::size_t place = 0;
+    for (std::uint32_t number = 0; number < lists_.size(); ++number) {
+      const auto [f, kind] = lists_[number];
+      for (std::size_t copy = 0; copy < families_[f].copies(); ++copy, ++place) {
+        if (gives_up()) return;
+        if (place + 1 < first_kept_.size()) {
+          const std::span<const LinkLoad> kept(kept_);
+          visit(number, copy,
+                kept.subspan(first_kept_[place], first_kept_[place + 1] - first_kept_[place]));
+          continue;
+        }
+        const std::vector<LinkLoad> loads = family_loads(cluster_, families_[f], copy, kind);
+        if (place + 1 == first_kept_.size() && kept_.size() + loads.size() <= kMostKept) {
+          kept_.insert(kept_.end(), loads.begin(), loads.end());
+          first_kept_.push_back(kept_.size());
+        }
+        visit(number, copy, std::span<const LinkLoad>(loads));
+      }
+    }
+  }
 
   void add_stages() {
     const auto stages = static_cast<std::size_t>(grid_.pp);
@@ -112,14 +146,9 @@ class StageView {
   /// Links with equal loads and capacity get one class.
   void classify_links() {
     std::vector<Signature> signatures(cluster_.links().size());
-    for (std::uint32_t number = 0; number < lists_.size(); ++number) {
-      const auto [f, kind] = lists_[number];
-      for (std::size_t copy = 0; copy < families_[f].copies(); ++copy) {
-        for (const LinkLoad& load : family_loads(cluster_, families_[f], copy, kind)) {
-          signatures[index_of(load.link)].add(number, load.weight);
-        }
-      }
-    }
+    for_each_copy([&](std::uint32_t number, std::size_t, std::span<const LinkLoad> loads) {
+      for (const LinkLoad& load : loads) signatures[index_of(load.link)].add(number, load.weight);
+    });
     std::map<std::tuple<LinkKind, double, Signature>, std::uint32_t> classes;
     class_of_.assign(signatures.size(), kUnused);
     for (std::uint32_t i = 0; i < signatures.size(); ++i) {
@@ -141,28 +170,24 @@ class StageView {
   /// class.
   std::vector<std::vector<Entry>> compare_copies() {
     std::vector<std::vector<Entry>> entries(first_links_.size());
-    for (std::uint32_t number = 0; number < lists_.size(); ++number) {
-      const auto [f, kind] = lists_[number];
-      const GroupFamily& family = families_[f];
-      Signature expected;
-      for (std::size_t copy = 0; copy < family.copies(); ++copy) {
-        const std::vector<LinkLoad> loads = family_loads(cluster_, family, copy, kind);
-        Signature found;
-        for (const LinkLoad& load : loads) {
-          const std::uint32_t row = class_of_[index_of(load.link)];
-          found.add(row, load.weight);
-          if (first_links_[row] != index_of(load.link)) continue;
-          std::vector<Entry>& list = entries[row];
-          if (list.empty() || list.back().list != number) list.push_back({number, 0});
-          list.back().weight += load.weight;
-        }
-        if (copy == 0) expected = found;
-        if (copy == 0 || !out_.alike) continue;
-        out_.alike =
-            found == expected && (kind != LoadKind::ring ||
-                                  family_facts(cluster_, family, copy, loads) == out_.facts[f]);
+    Signature expected;
+    for_each_copy([&](std::uint32_t number, std::size_t copy, std::span<const LinkLoad> loads) {
+      Signature found;
+      for (const LinkLoad& load : loads) {
+        const std::uint32_t row = class_of_[index_of(load.link)];
+        found.add(row, load.weight);
+        if (first_links_[row] != index_of(load.link)) continue;
+        std::vector<Entry>& list = entries[row];
+        if (list.empty() || list.back().list != number) list.push_back({number, 0});
+        list.back().weight += load.weight;
       }
-    }
+      if (copy == 0) expected = found;
+      if (copy == 0 || !out_.alike) return;
+      const auto [f, kind] = lists_[number];
+      out_.alike =
+          found == expected && (kind != LoadKind::ring ||
+                                family_facts(cluster_, families_[f], copy, loads) == out_.facts[f]);
+    });
     return entries;
   }
 
@@ -193,18 +218,21 @@ class StageView {
 
   const Cluster& cluster_;
   const ParallelGrid& grid_;
+  bool only_alike_;                    // nobody wants the view where copies differ
   std::vector<GroupFamily> families_;  // in the order of groups
   std::vector<List> lists_;
   std::vector<std::uint32_t> class_of_;     // by LinkId of the cluster; kUnused without load
   std::vector<std::uint32_t> first_links_;  // by class
   std::vector<std::uint64_t> counts_;       // by class
+  std::vector<LinkLoad> kept_;
+  std::vector<std::size_t> first_kept_{0};  // by copy of a list, one more at the end
   Communicators out_;
 };
 
 }  // namespace
 
-Communicators stage_communicators(const Cluster& cluster, const Job& job) {
-  return StageView(cluster, job).build();
+Communicators stage_communicators(const Cluster& cluster, const Job& job, bool only_alike) {
+  return StageView(cluster, job, only_alike).build();
 }
 
 }  // namespace flopcast

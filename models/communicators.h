@@ -30,7 +30,8 @@
 
 namespace flopcast {
 
-enum class Ranks : std::uint8_t { by_stage, all, by_class };
+/// `fewest`: by_stage where that is exact, else by_class.
+enum class Ranks : std::uint8_t { by_stage, all, by_class, fewest };
 
 /// Load lists of a group, all per byte that a rank of a ring sends: as a ring (or pair) of
 /// point-to-point sends; as a reduction in the switch, where a rank sends the buffer once instead
@@ -116,7 +117,8 @@ struct Communicators {
   bool alike = true;              // the ranks of every row do the same at the same time
 };
 
-Communicators stage_communicators(const Cluster& cluster, const Job& job);
+/// `only_alike`: stops, without rows, where the ranks of a stage differ.
+Communicators stage_communicators(const Cluster& cluster, const Job& job, bool only_alike = false);
 /// Of every rank.
 Communicators listed_communicators(const Cluster& cluster, const Job& job);
 

@@ -198,6 +198,19 @@ std::optional<std::string> tuning_gap(const Job& job) {
   return std::nullopt;
 }
 
+/// `fewest` becomes the view that it stands for.
+Communicators communicators_of(const Cluster& cluster, const Job& job, Ranks& ranks) {
+  if (ranks == Ranks::by_stage || ranks == Ranks::fewest) {
+    Communicators stages = stage_communicators(cluster, job, ranks == Ranks::fewest);
+    if (ranks == Ranks::by_stage || stages.alike) {
+      ranks = Ranks::by_stage;
+      return stages;
+    }
+    ranks = Ranks::by_class;
+  }
+  return listed_communicators(cluster, job);
+}
+
 }  // namespace
 
 std::optional<std::string> lowering_gap(const Job& job) {
@@ -221,8 +234,7 @@ Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks
   FLOPCAST_CHECK(others.size() == cluster.spec().others.size(), "the reader finds one for each");
   const Layout& layout = job.layout;
   Plan plan;
-  Communicators communicators = ranks == Ranks::by_stage ? stage_communicators(cluster, job)
-                                                         : listed_communicators(cluster, job);
+  Communicators communicators = communicators_of(cluster, job, ranks);
   plan.padded_vocab =
       padded_vocab(job.model.vocab, job.training.framework.vocab_divisor, layout.grid.tp);
   plan.stages = split_layers(job.model, layout);
@@ -256,6 +268,7 @@ Plan lower(const Job& job, const Cluster& cluster, const Profile& profile, Ranks
   workload.pool_names.assign(kMemoryPoolNames.begin(), kMemoryPoolNames.end());
   const ListedRows rows(cluster, communicators, places);
   switch (ranks) {
+    case Ranks::fewest:
     case Ranks::by_stage:
       workload.ranks = rank_rows(communicators, places);
       workload.groups = std::move(communicators.groups);

@@ -23,12 +23,7 @@ Plan plan_of_all(const Scenario& scenario, const Cluster& cluster) {
 Plan plan_of(const Scenario& scenario, const Cluster& cluster, FoldMode fold) {
   if (fold == FoldMode::off) return plan_of_all(scenario, cluster);
   if (scenario.job.network == NetworkDetail::steps) return folded(plan_of_all(scenario, cluster));
-  if (!routing_differs(scenario.job) && !context_differs(scenario.job.layout)) {
-    Plan plan =
-        lower(scenario.job, cluster, scenario.profile, Ranks::by_stage, scenario.other_profiles);
-    if (plan.alike) return plan;
-  }
-  return lower(scenario.job, cluster, scenario.profile, Ranks::by_class, scenario.other_profiles);
+  return lower(scenario.job, cluster, scenario.profile, Ranks::fewest, scenario.other_profiles);
 }
 
 std::vector<int> stages_of_ranks(const Plan& plan) {
