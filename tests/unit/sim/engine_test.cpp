@@ -157,6 +157,43 @@ TEST_CASE("communication slows compute on all of its members while it runs") {
   CHECK(time_of(result, 0, kCommunication).exposed == SimTime{});
 }
 
+TEST_CASE("kernels in a row are each slowed by what runs beside them, and by no more") {
+  // Three kernels of 4 us; a collective of 1 + 3 us, share 0.5, from 6 us on. The first ends at 4.
+  // The second has done 2 us at 6 and the other 2 at 10, as the collective ends; the third takes
+  // 10..14 undisturbed.
+  SmallWorkload small;
+  const KernelId kernel = small.kernel(microseconds(4));
+  const KernelId before = small.kernel(microseconds(6));
+  const TransferId transfer = small.transfer({.latency = microseconds(1),
+                                              .size = megabytes(0.3),
+                                              .solo_rate = gigabytes_per_second(100),
+                                              .compute_share = 0.5});
+  const LinkId link = small.link(gigabytes_per_second(100));
+  const GroupId group = small.group({RankId{0}, RankId{1}}, {{link, 1}});
+  ProgramBuilder program(2);
+  for (const CategoryId category : {kCompute, kOther, kCompute}) {
+    program.compute(kMain, kernel, category, kLabel);
+  }
+  program.compute(kSide, before, kCommunication, kLabel);
+  program.collective(kSide, 0, transfer, kCommunication, kLabel);
+  small.rank(program, {group});
+  small.rank(program, {group});
+  const Result result = run(small.workload);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    CHECK(result.ranks[rank].end == us(14));
+    CHECK(result.ranks[rank].compute_busy == us(14));
+    CHECK(result.ranks[rank].slowdown == us(2));
+    CHECK(time_of(result, rank, kCompute).busy == us(8));
+    CHECK(time_of(result, rank, kOther).busy == us(6));
+    CHECK(time_of(result, rank, kCommunication).busy == us(6 + 4));
+    CHECK(result.ranks[rank].ops_by_category == std::vector<std::uint64_t>{2, 2, 1});
+  }
+  CHECK(result.events == 2 * 4 + 2);
+  CHECK(result.links[0].carried == megabytes(0.3));
+  CHECK(result.links[0].busy == us(3));
+  CHECK(result.links[0].peak_use == 1);
+}
+
 TEST_CASE("the largest share of the running transfers counts, and a whole share stops compute") {
   // Kernel 10 us. Share 0.25 during 0..8 us, share 1 during 0..4 us.
   // 0..4: nothing done. 4..8: 3 us done. 7 us to go: ends at 15 us.
