@@ -161,7 +161,7 @@ void measure_network(bool smoke) {
 }
 
 void measure_memory(std::size_t ranks) {
-  const double before = resident_peak_bytes();
+  const double before = reset_resident_peak();
   const Workload w = training_grid({.ranks = ranks, .micro_batches = 4});
   const double tables = resident_peak_bytes();
   run(w);
@@ -181,7 +181,6 @@ int main(int argc, char** argv) {
   }
   const bool smoke = scale == 1;
   print_machine();
-  // First what tells memory, while the peak is low.
   measure_scenario("llama3.1-405b-16k-h100", false);
   measure_memory(smoke ? 1024 : 65536);
   measure_engine_mixes(static_cast<std::size_t>(scale) * 100);

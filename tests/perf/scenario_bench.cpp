@@ -1,11 +1,13 @@
 #include "scenario_bench.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
+#include <malloc.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <vector>
 
 #include "scenarios/forecast.h"
@@ -13,10 +15,19 @@
 
 namespace flopcast::bench {
 
+// Source: proc(5), VmHWM and clear_refs.
 double resident_peak_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) * 1024;
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmHWM:", 0) == 0) return std::atof(line.c_str() + 6) * 1024;
+  }
+  return 0;
+}
+
+double reset_resident_peak() {
+  malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << "5";
+  return resident_peak_bytes();
 }
 
 double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
@@ -27,7 +38,7 @@ void measure_scenario(const std::string& name, bool every_rank) {
       read_scenario(source / "scenarios/examples" / (name + ".json"), {},
                     DataFolders{source / "scenarios/catalogue", source / "calibration/profiles"});
   const FoldMode fold = every_rank ? FoldMode::off : FoldMode::automatic;
-  const double before = resident_peak_bytes();
+  const double before = reset_resident_peak();
   double added = 0;
   StepReport report;
   std::vector<double> taken;
