@@ -20,9 +20,11 @@ Seconds expert_layer_time(const ExpertLayerCurve& curve, const ExpertLayerMachin
   const Seconds weights =
       element_size(machine.type) * (3 * busy * hidden * inner) / (machine.bandwidth * curve.eff_bw);
   const double rows = routed / static_cast<double>(shape.ep);
-  const Bytes activations = bytes(2 * rows * (2 * hidden + 3 * inner));
-  return std::max(compute, weights) + activations / (machine.bandwidth * curve.eff_activations) +
-         curve.t0;
+  const Bytes gathered = bytes(2 * 2 * rows * hidden);
+  const Bytes streamed =
+      bytes(2 * (3 * rows * inner + 2 * static_cast<double>(shape.tokens) * hidden));
+  return std::max(compute, weights) + gathered / (machine.bandwidth * curve.eff_gather) +
+         streamed / (machine.bandwidth * curve.eff_activations) + curve.t0;
 }
 
 }  // namespace flopcast

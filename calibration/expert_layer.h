@@ -25,13 +25,15 @@ struct ExpertLayerShape {
 /// Rows of each expert are padded to whole tiles; the activations move apart from the products:
 ///   R = row_tile * ceil(tokens * chosen / experts / row_tile), E = experts / ep, i = inner / tp
 ///   time = max(6 E R h i / (peak * eff_inf), 3 E h i weights / (bandwidth * eff_bw))
-///          + activations / (bandwidth * eff_activations) + t0
-/// activations: tokens * chosen / ep rows read and written at width h, and 3 of width i, in 16
-/// bits.
+///          + rows / (bandwidth * eff_gather) + streams / (bandwidth * eff_activations) + t0
+/// rows: tokens * chosen / ep rows of width h, gathered from the tokens and added to them.
+/// streams: 3 times as many rows of width i, and all tokens of the group, read and written by each
+/// rank at width h. All in 16 bits.
 struct ExpertLayerCurve {
   double row_tile = 64;
   double eff_inf = 0;
   double eff_bw = 0;
+  double eff_gather = 0;
   double eff_activations = 0;
   Seconds t0;
 };

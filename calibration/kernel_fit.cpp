@@ -89,14 +89,14 @@ TimeOfSample before(const Profile& profile, const std::vector<GemmSample>& sampl
   if (!curve) return {};
   return [&profile, &samples](std::size_t i) {
     const GemmSample& sample = samples[i];
-    const Seconds product = gemm_time(profile, sample.type, sample.shape).time;
-    if (sample.quantise_traffic.value <= 0) return product;
-    return product + casts_in_tables(profile, sample.type, sample.shape);
+    return tabled_gemm_time(profile, sample.type, sample.shape, sample.quantise_traffic.value > 0);
   };
 }
 TimeOfSample before(const Profile& profile, const std::vector<AttentionSample>& samples) {
   return [&profile, &samples](std::size_t i) {
-    return attention_time(profile, DataType::bf16, samples[i].shape, samples[i].pass).time;
+    const AttentionSample& sample = samples[i];
+    return attention_time(profile, DataType::bf16, sample.shape, sample.pass).time +
+           cache_copy_in_tables(profile, sample.shape.qk_dim, sample.pass, sample.cached);
   };
 }
 TimeOfSample before(const Profile& profile, const std::vector<MemoryKernelSample>& samples) {
@@ -120,7 +120,16 @@ void judge(const std::vector<S>& samples, const Profile& profile, std::vector<Ke
   }
 }
 
-GemmCurve gemm_curve(std::span<const double> p) {
+/// Which of its optional parts a GEMM's form has: casts by the samples, the others by the base.
+struct GemmParts {
+  Bytes quantise_traffic;
+  bool clock = false;
+  bool rereads_a = false;
+
+  bool quantised() const { return quantise_traffic.value > 0; }
+};
+
+GemmCurve gemm_curve(std::span<const double> p, const GemmParts& parts) {
   GemmCurve curve{.eff_inf = p[0],
                   .eff_bw = p[1],
                   .t0 = microseconds(p[2]),
@@ -129,21 +138,35 @@ GemmCurve gemm_curve(std::span<const double> p) {
                   .q_wave = p[5],
                   .p = p[6],
                   .eff_quantise_bw = {},
-                  .quantise_traffic = {},
-                  .provenance = {}};
-  if (p.size() > 7) curve.eff_quantise_bw = p[7];
+                  .quantise_traffic = parts.quantise_traffic,
+                  .provenance = {},
+                  .clock = {},
+                  .rereads_a = parts.rereads_a};
+  if (parts.quantised()) curve.eff_quantise_bw = p[7];
+  if (parts.clock) {
+    const std::size_t at = parts.quantised() ? 8 : 7;
+    curve.clock = {.sag = p[at], .settle = microseconds(1e3 * p[at + 1])};
+  }
   return curve;
 }
 
+std::vector<std::string> gemm_names(const GemmParts& parts) {
+  std::vector<std::string> names{"eff_inf", "eff_bw", "t0 (us)", "k0", "c_tile", "q_wave", "p"};
+  if (parts.quantised()) names.emplace_back("quantise efficiency");
+  if (parts.clock) names.insert(names.end(), {"clock sag", "settle (ms)"});
+  return names;
+}
+
 /// Soft and hard waves, blunt and sharp maxima: the objective has several valleys.
-std::vector<std::vector<BoxedParameter>> gemm_starts(bool quantised) {
+std::vector<std::vector<BoxedParameter>> gemm_starts(const GemmParts& parts) {
   std::vector<std::vector<BoxedParameter>> starts;
   for (const double q : {0.1, 0.8}) {
     for (const double p : {2.5, 8.0}) {
       std::vector<BoxedParameter>& start = starts.emplace_back();
       start = {{0.75, 0.05, 1.3}, {0.6, 0.1, 1.6}, {2, 0, 100}, {100, 0, 2000},
                {5, 0, 400},       {q, 0, 1},       {p, 1.2, 12}};
-      if (quantised) start.push_back({0.6, 0.05, 1.6});
+      if (parts.quantised()) start.push_back({0.6, 0.05, 1.6});
+      if (parts.clock) start.insert(start.end(), {{0.3, 0, 2}, {2, 0.05, 100}});
     }
   }
   return starts;
@@ -196,22 +219,20 @@ class KernelFitter {
       out_.left_out.push_back(op + ": the base profile has no peak for it");
       return;
     }
-    const Bytes traffic = group.front().quantise_traffic;
-    const bool quantised = traffic.value > 0;
+    const auto& old = original_.gemm[index_of(type)];
+    const GemmParts parts{.quantise_traffic = group.front().quantise_traffic,
+                          .clock = old && old->clock,
+                          .rereads_a = old && old->rereads_a};
     FittedForm form = form_of(op, group);
-    form.names = {"eff_inf", "eff_bw", "t0 (us)", "k0", "c_tile", "q_wave", "p"};
-    if (quantised) form.names.emplace_back("quantise efficiency");
-    form.starts = gemm_starts(quantised);
+    form.names = gemm_names(parts);
+    form.starts = gemm_starts(parts);
     form.with = [&](std::span<const double> parameters) -> TimeOfSample {
-      GemmCurve& curve = machine_.gemm[index_of(type)].emplace(gemm_curve(parameters));
-      curve.quantise_traffic = traffic;
+      machine_.gemm[index_of(type)] = gemm_curve(parameters, parts);
       return before(machine_, group);
     };
     const KernelFitRow& row = add(form, before(original_, group));
-    GemmCurve curve = gemm_curve(values(row));
-    curve.quantise_traffic = traffic;
-    const auto& old = original_.gemm[index_of(type)];
-    if (!quantised && old) {  // quantising is not in these times: what was known of it stays
+    GemmCurve curve = gemm_curve(values(row), parts);
+    if (!parts.quantised() && old) {  // no casts in these times: what was known of them stays
       curve.eff_quantise_bw = old->eff_quantise_bw;
       curve.quantise_traffic = old->quantise_traffic;
     }
@@ -222,16 +243,22 @@ class KernelFitter {
   void fit(const std::string& op, const std::vector<AttentionSample>& group) {
     const AttentionSample& first = group.front();
     const auto curve_of = [&first](std::span<const double> p) {
-      return AttentionCurve{.head_dim = static_cast<int>(first.shape.qk_dim),
-                            .pass = first.pass,
-                            .eff_inf = p[0],
-                            .s0 = p[1],
-                            .t0 = microseconds(p[2]),
-                            .provenance = {}};
+      AttentionCurve curve{.head_dim = static_cast<int>(first.shape.qk_dim),
+                           .pass = first.pass,
+                           .eff_inf = p[0],
+                           .s0 = p[1],
+                           .t0 = microseconds(p[2]),
+                           .provenance = {}};
+      if (p.size() > 3) curve.eff_cache_bw = p[3];
+      return curve;
     };
     FittedForm form = form_of(op, group);
     form.names = {"eff_inf", "s0 (tokens)", "t0 (us)"};
     form.starts = {{{0.6, 0.02, 1.3}, {300, 0, 5000}, {10, 0, 200}}};
+    if (first.cached.value > 0) {
+      form.names.emplace_back("cache efficiency");
+      form.starts.front().push_back({0.8, 0.05, 1.6});
+    }
     form.with = [&](std::span<const double> parameters) -> TimeOfSample {
       machine_.attention = {curve_of(parameters)};
       return before(machine_, group);
@@ -268,18 +295,23 @@ class KernelFitter {
     const ExpertLayerMachine machine{
         .type = type, .peak = *peak, .bandwidth = machine_.memory_bandwidth};
     FittedForm form = form_of(op, group);
-    form.names = {"eff_inf", "eff_bw", "eff_activations", "t0 (us)", "row_tile"};
+    form.names = {"eff_inf", "eff_bw", "eff_gather", "eff_activations", "t0 (us)", "row_tile"};
     for (const double tile :
          {1, 8, 16, 32, 64, 128, 256}) {  // a step function: tried, not descended
-      form.starts.push_back(
-          {{0.6, 0.02, 1.2}, {0.7, 0.05, 1.2}, {0.3, 0.02, 1.5}, {40, 0, 500}, {tile, tile, tile}});
+      form.starts.push_back({{0.6, 0.02, 1.2},
+                             {0.7, 0.05, 1.2},
+                             {0.3, 0.02, 1.5},
+                             {0.3, 0.02, 5},
+                             {40, 0, 500},
+                             {tile, tile, tile}});
     }
     form.with = [&group, machine](std::span<const double> p) -> TimeOfSample {
-      const ExpertLayerCurve curve{.row_tile = p[4],
+      const ExpertLayerCurve curve{.row_tile = p[5],
                                    .eff_inf = p[0],
                                    .eff_bw = p[1],
-                                   .eff_activations = p[2],
-                                   .t0 = microseconds(p[3])};
+                                   .eff_gather = p[2],
+                                   .eff_activations = p[3],
+                                   .t0 = microseconds(p[4])};
       return [&group, machine, curve](std::size_t i) {
         return expert_layer_time(curve, machine, group[i].shape);
       };

@@ -22,6 +22,7 @@ struct AttentionSample {
   AttentionPass pass{};
   AttentionShape shape;
   Seconds time;
+  Bytes cached{};  // traffic of a copy of keys and values into a cache, timed with it
 };
 
 struct MemoryKernelSample {

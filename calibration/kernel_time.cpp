@@ -31,6 +31,34 @@ double tile_efficiency(Tile tile, double c_tile) {
   return part(tile) / part(kTiles.front());
 }
 
+constexpr double kCacheEdge = 8;   // how sharply a cache overflows: half is missed at its size
+constexpr Bytes kCast = bytes(3);  // per element of a cast from 16 to 8 bits
+constexpr double kWaveTile = 128;  // side of the tiles by which waves are counted
+
+/// Part of a working set that is streamed again and again which the cache does not keep.
+double missed(const L2Cache& l2, Bytes working_set) {
+  const double over = std::pow(working_set / l2.size, kCacheEdge);
+  return over / (1 + over);
+}
+
+/// One pass of a memory kernel, through the cache as far as it keeps what is moved.
+Seconds streaming_time(const Profile& profile, Bytes moved, double efficiency) {
+  const Seconds slow = moved / (profile.memory_bandwidth * efficiency);
+  if (!profile.l2) return slow;
+  const double miss = missed(*profile.l2, moved);
+  return miss * slow + (1 - miss) * std::min(slow, moved / profile.l2->bandwidth);
+}
+
+/// How long clocks have to sink: training lasts, a table's run is one kernel.
+enum class RunLength : std::uint8_t { lasting, one_kernel };
+
+Seconds at_sunk_clocks(const GemmCurve& curve, Seconds compute, RunLength length) {
+  if (!curve.clock || compute.value <= 0) return compute;
+  const double reached =
+      length == RunLength::lasting ? 1 : compute / (compute + curve.clock->settle);
+  return compute * (1 + curve.clock->sag * reached);
+}
+
 Seconds compute_time(const GemmCurve& curve, const GemmShape& shape, FlopsPerSecond rate_per_sm,
                      int sms, BytesPerSecond achieved_bandwidth) {
   const auto m = static_cast<double>(shape.m);
@@ -57,15 +85,6 @@ Seconds compute_time(const GemmCurve& curve, const GemmShape& shape, FlopsPerSec
 
 double result_elements(const GemmShape& shape) {
   return static_cast<double>(shape.m) * static_cast<double>(shape.n) *
-         static_cast<double>(shape.batch);
-}
-
-// Operands in `type`, the result in 16 bits.
-Bytes gemm_traffic(DataType type, const GemmShape& shape) {
-  const auto m = static_cast<double>(shape.m);
-  const auto n = static_cast<double>(shape.n);
-  const auto k = static_cast<double>(shape.k);
-  return (element_size(type) * (m * k + k * n) + kResultInTables * (m * n)) *
          static_cast<double>(shape.batch);
 }
 
@@ -124,6 +143,39 @@ DataType attention_type(DataType type) {
   return type;
 }
 
+/// How often A is read where tiles go column by column: a wave of 128 x 128 tiles covers sms * 128
+/// / m tile columns, one at least.
+double reads_of_a(const Profile& profile, DataType type, const GemmShape& shape) {
+  if (!profile.l2 || !gemm_curve(profile, type)->rereads_a) return 1;
+  const auto m = static_cast<double>(shape.m);
+  const double columns = kWaveTile * std::max(profile.sms * kWaveTile / m, 1.0);
+  const double waves = std::max(static_cast<double>(shape.n) / columns, 1.0);
+  const Bytes a = element_size(type) * (m * static_cast<double>(shape.k));
+  return 1 + (waves - 1) * missed(*profile.l2, a);
+}
+
+// Operands in `type`, the result in 16 bits.
+Bytes gemm_traffic(const Profile& profile, DataType type, const GemmShape& shape) {
+  const auto m = static_cast<double>(shape.m);
+  const auto n = static_cast<double>(shape.n);
+  const auto k = static_cast<double>(shape.k);
+  return (element_size(type) * (m * k * reads_of_a(profile, type, shape) + k * n) +
+          kResultInTables * (m * n)) *
+         static_cast<double>(shape.batch);
+}
+
+Seconds product_time(const Profile& profile, DataType type, const GemmShape& shape,
+                     RunLength length) {
+  const GemmCurve& curve = *gemm_curve(profile, type);
+  const FlopsPerSecond rate_per_sm =
+      *profile.peak_dense[index_of(type)] * (curve.eff_inf * profile.level / profile.sms);
+  const BytesPerSecond bandwidth = profile.memory_bandwidth * curve.eff_bw;
+  const Seconds compute = at_sunk_clocks(
+      curve, compute_time(curve, shape, rate_per_sm, profile.sms, bandwidth), length);
+  const Seconds memory = gemm_traffic(profile, type, shape) / bandwidth;
+  return soft_maximum(compute, memory, curve.p) + curve.t0 + unhidden_result(profile, shape);
+}
+
 /// The curve of a pass and kernel whose head dimension is nearest; null where there is none.
 const AttentionCurve* nearest_curve(const Profile& profile, std::int64_t head_dim,
                                     AttentionPass pass, AttentionKernel kernel) {
@@ -163,24 +215,24 @@ TimeEstimate gemm_time(const Profile& profile, DataType type, const GemmShape& s
     return {.time = {}, .evidence = Evidence::measured};
   }
   const bool borrowed = !profile.gemm[index_of(type)];
-  const GemmCurve& curve = *gemm_curve(profile, type);
-  const FlopsPerSecond rate_per_sm =
-      *profile.peak_dense[index_of(type)] * (curve.eff_inf * profile.level / profile.sms);
-  const BytesPerSecond bandwidth = profile.memory_bandwidth * curve.eff_bw;
-
-  const Seconds compute = compute_time(curve, shape, rate_per_sm, profile.sms, bandwidth);
-  Seconds time = soft_maximum(compute, gemm_traffic(type, shape) / bandwidth, curve.p) + curve.t0;
-  time += unhidden_result(profile, shape);
-  const Evidence own = borrowed ? Evidence::assumed : curve.provenance.evidence;
-  return {.time = time, .evidence = weakest(own, profile.level_provenance.evidence)};
+  const Evidence own =
+      borrowed ? Evidence::assumed : profile.gemm[index_of(type)]->provenance.evidence;
+  return {.time = product_time(profile, type, shape, RunLength::lasting),
+          .evidence = weakest(own, profile.level_provenance.evidence)};
 }
 
-Seconds casts_in_tables(const Profile& profile, DataType type, const GemmShape& shape) {
+Seconds tabled_gemm_time(const Profile& profile, DataType type, const GemmShape& shape,
+                         bool casts) {
+  const Seconds product = product_time(profile, type, shape, RunLength::one_kernel);
   const auto& curve = profile.gemm[index_of(type)];
-  if (!curve || !curve->eff_quantise_bw) return {};
+  if (!casts || !curve || !curve->eff_quantise_bw) return product;
   const double elements = static_cast<double>(shape.m) * static_cast<double>(shape.k) *
                           static_cast<double>(shape.batch);
-  return curve->quantise_traffic * elements / (profile.memory_bandwidth * *curve->eff_quantise_bw);
+  // A pass that casts and, of scales by tensor, one before it that looks for the largest value.
+  const Bytes cast = std::min(curve->quantise_traffic, kCast);
+  return product + streaming_time(profile, cast * elements, *curve->eff_quantise_bw) +
+         streaming_time(profile, (curve->quantise_traffic - cast) * elements,
+                        *curve->eff_quantise_bw);
 }
 
 TimeEstimate attention_time(const Profile& profile, DataType type, const AttentionShape& shape,
@@ -202,6 +254,13 @@ TimeEstimate attention_time(const Profile& profile, DataType type, const Attenti
   const Evidence own = borrowed ? Evidence::assumed : nearest->provenance.evidence;
   return {.time = work * saturation / rate + nearest->t0,
           .evidence = weakest(own, profile.level_provenance.evidence)};
+}
+
+Seconds cache_copy_in_tables(const Profile& profile, std::int64_t head_dim, AttentionPass pass,
+                             Bytes moved) {
+  const AttentionCurve* curve = nearest_curve(profile, head_dim, pass, AttentionKernel::newest);
+  if (curve == nullptr || !curve->eff_cache_bw) return {};
+  return moved / (profile.memory_bandwidth * *curve->eff_cache_bw);
 }
 
 TimeEstimate memory_time(const Profile& profile, MemoryKernel kernel, Bytes moved) {

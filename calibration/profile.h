@@ -21,6 +21,14 @@
 
 namespace flopcast {
 
+/// A card at its power limit: dense work starts at full clocks and sinks the longer it lasts.
+/// Compute that would take T at full clocks takes T * (1 + sag * T / (T + settle)). Short runs of
+/// tables see a part of it; training lasts, and sees all of it.
+struct ClockSag {
+  double sag = 0;
+  Seconds settle;
+};
+
 /// Tile-and-wave model of a GEMM with a soft maximum of compute and memory time.
 ///   compute = min over tiles Tm x Tn and split-K s of
 ///             waves * 2 * Tm * Tn * (K/s + k0) / (peak / SMs * eff_inf * e_tile)
@@ -42,6 +50,10 @@ struct GemmCurve {
   std::optional<double> eff_quantise_bw;
   Bytes quantise_traffic;
   Provenance provenance;
+  std::optional<ClockSag> clock{};
+  /// Whether tiles are taken column by column: A, once it exceeds the L2 cache, is read again for
+  /// the columns of each wave. Needs Profile::l2.
+  bool rereads_a = false;
 };
 
 enum class AttentionPass : std::uint8_t { forward, backward };
@@ -64,6 +76,9 @@ struct AttentionCurve {
   double s0 = 0;  // tokens
   Seconds t0;
   Provenance provenance;
+  /// Of prefill tables, which copy keys and values into a cache first: that copy's part of the
+  /// bandwidth. Not part of attention_time.
+  std::optional<double> eff_cache_bw{};
 };
 
 /// Kernels that are bound by memory; each reaches its own part of the bandwidth.
@@ -150,6 +165,13 @@ struct NetworkModel {
   std::optional<ProtocolRegimes> regimes{};
 };
 
+/// The last-level cache. A memory kernel whose whole traffic fits it goes at its bandwidth.
+struct L2Cache {
+  Bytes size;
+  BytesPerSecond bandwidth;
+  Provenance provenance;
+};
+
 /// How one kernel that is repeated varies: the deviation of its time's logarithm.
 struct KernelSpread {
   double sigma = 0;
@@ -167,6 +189,7 @@ struct Profile {
   std::array<std::optional<FlopsPerSecond>, kDataTypes.size()> peak_dense;  // reference of eff_*
   int sms = 0;
   BytesPerSecond memory_bandwidth;
+  std::optional<L2Cache> l2{};  // where curves need it
 
   std::array<std::optional<GemmCurve>, kDataTypes.size()> gemm;  // by DataType
   std::vector<AttentionCurve> attention;
@@ -218,12 +241,17 @@ bool has_gemm(const Profile& profile, DataType type);
 /// that of bf16, mxfp8 that of fp8_blockwise, all others that of fp8; the answer is then assumed.
 /// Requires has_gemm.
 TimeEstimate gemm_time(const Profile& profile, DataType type, const GemmShape& shape);
-/// What the tables that a curve was fitted to have in them beside gemm_time: the casts of A.
-Seconds casts_in_tables(const Profile& profile, DataType type, const GemmShape& shape);
+/// As tables of short runs time it: with clocks that have not sunk yet and, where `casts`, with the
+/// casts of A to the type.
+Seconds tabled_gemm_time(const Profile& profile, DataType type, const GemmShape& shape, bool casts);
 /// By the curve of the nearest head dimension; 8-bit and 4-bit models compute attention in bf16. Of
 /// a kernel without curves those of the newest are taken, and the answer is assumed.
 TimeEstimate attention_time(const Profile& profile, DataType type, const AttentionShape& shape,
                             AttentionPass pass, AttentionKernel kernel = AttentionKernel::newest);
+/// The copy of keys and values into a cache, of so many bytes read and written, that prefill tables
+/// time with attention.
+Seconds cache_copy_in_tables(const Profile& profile, std::int64_t head_dim, AttentionPass pass,
+                             Bytes moved);
 TimeEstimate memory_time(const Profile& profile, MemoryKernel kernel, Bytes moved);
 
 /// A collective alone on the machine: latency, then `sent` bytes per rank at `rate`.

@@ -29,6 +29,11 @@ Json gemm_json(const GemmCurve& curve) {
     json["quantise"] = {{"efficiency", rounded(*curve.eff_quantise_bw)},
                         {"traffic", fmt::format("{:g} B", curve.quantise_traffic.value)}};
   }
+  if (curve.clock) {
+    json["clock"] = {{"sag", rounded(curve.clock->sag)},
+                     {"settle", time_text(curve.clock->settle)}};
+  }
+  if (curve.rereads_a) json["rereads_a"] = true;
   add_provenance(json, curve.provenance);
   return json;
 }
@@ -39,6 +44,7 @@ Json attention_json(const AttentionCurve& curve) {
   json["eff_inf"] = rounded(curve.eff_inf);
   json["s0"] = rounded(curve.s0);
   json["t0"] = time_text(curve.t0);
+  if (curve.eff_cache_bw) json["cache_efficiency"] = rounded(*curve.eff_cache_bw);
   add_provenance(json, curve.provenance);
   return json;
 }

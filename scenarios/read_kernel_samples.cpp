@@ -174,6 +174,7 @@ AttentionSample attention_of(const SampleRow& row) {
   if (row.text({"deterministic_bwd"}) == "True") throw LeftOut{"deterministic attention backward"};
   const std::int64_t queries = row.count({"seq_q", "sequence", "seqlen", "length"});
   const std::int64_t dim = row.count({"dim_qk", "head_dim"});
+  const bool cached = row.has("cache_bytes") && row.text({"cache_bytes"}) != "0";
   return {.pass = is_backward(row) ? AttentionPass::backward : AttentionPass::forward,
           .shape = {.batch = row.count_or({"batch", "batch_size"}, 1),
                     .heads = row.count({"heads"}),
@@ -182,7 +183,8 @@ AttentionSample attention_of(const SampleRow& row) {
                     .qk_dim = dim,
                     .v_dim = row.count_or({"dim_v"}, dim),
                     .causal = is_causal(row)},
-          .time = time_of(row)};
+          .time = time_of(row),
+          .cached = cached ? bytes(row.number({"cache_bytes"})) : Bytes{}};
 }
 
 ExpertSample experts_of(const SampleRow& row) {

@@ -26,6 +26,11 @@ GemmCurve read_gemm(const Node& node) {
     curve.eff_quantise_bw = quantise->at("efficiency").number(1e-3, 2);
     curve.quantise_traffic = quantise->at("traffic").positive_quantity<Bytes>();
   }
+  if (const auto clock = node.find("clock")) {
+    curve.clock = {.sag = clock->at("sag").number(0, 10),
+                   .settle = clock->at("settle").positive_quantity<Seconds>()};
+  }
+  if (const auto rereads = node.find("rereads_a")) curve.rereads_a = rereads->boolean();
   return curve;
 }
 
@@ -38,6 +43,7 @@ AttentionCurve read_attention(const Node& node) {
                        .t0 = node.at("t0").quantity<Seconds>(),
                        .provenance = read_provenance(node)};
   if (const auto kernel = node.find("kernel")) curve.kernel = kernel->one_of(kAttentionKernelKinds);
+  if (const auto cache = node.find("cache_efficiency")) curve.eff_cache_bw = cache->number(1e-3, 2);
   return curve;
 }
 
@@ -171,6 +177,11 @@ Profile read_profile(const Document& document) {
   profile.level_provenance = read_provenance(level);
   profile.sms = root.at("sms").small_integer(1, 1 << 20);
   profile.memory_bandwidth = root.at("memory_bandwidth").positive_quantity<BytesPerSecond>();
+  if (const auto l2 = root.find("l2")) {
+    profile.l2 = {.size = l2->at("size").positive_quantity<Bytes>(),
+                  .bandwidth = l2->at("bandwidth").positive_quantity<BytesPerSecond>(),
+                  .provenance = read_provenance(*l2)};
+  }
   read_by_type(root, profile);
   read_kernels(root, profile);
   profile.launch = launch.at("time").quantity<Seconds>();

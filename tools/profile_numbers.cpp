@@ -27,6 +27,7 @@ class Lines {
       share("eff_inf", curve.eff_inf);
       add("s0", fmt::format("{:g} tokens", curve.s0), curve.s0);
       time("t0", curve.t0);
+      if (curve.eff_cache_bw) share("cache efficiency", *curve.eff_cache_bw);
     }
     for (std::size_t i = 0; i < kMemoryKernels; ++i) {
       begin(fmt::format("memory {}", kMemoryKernelNames[i]), &profile_.memory[i].provenance);
@@ -35,6 +36,10 @@ class Lines {
     }
     begin("launch", &profile_.launch_provenance);
     time("time", profile_.launch);
+    if (profile_.kernel_spread) {
+      begin("kernel spread", &profile_.kernel_spread->provenance);
+      share("sigma", profile_.kernel_spread->sigma);
+    }
     network();
     for (const CollectiveCurve& curve : profile_.curves) measured(curve);
     return std::move(out_);
@@ -68,6 +73,11 @@ class Lines {
     add("memory bandwidth",
         fmt::format("{:g} GB/s", to_gigabytes_per_second(profile_.memory_bandwidth)),
         profile_.memory_bandwidth.value);
+    if (!profile_.l2) return;
+    begin("L2 cache", &profile_.l2->provenance);
+    add("size", fmt::format("{:g} MB", profile_.l2->size.value / 1e6), profile_.l2->size.value);
+    add("bandwidth", fmt::format("{:g} GB/s", to_gigabytes_per_second(profile_.l2->bandwidth)),
+        profile_.l2->bandwidth.value);
   }
 
   void gemm(const std::string& part, const GemmCurve& curve) {
@@ -84,6 +94,11 @@ class Lines {
       add("quantise traffic", fmt::format("{:g} B", curve.quantise_traffic.value),
           curve.quantise_traffic.value);
     }
+    if (curve.clock) {
+      share("clock sag", curve.clock->sag);
+      time("clock settles in", curve.clock->settle);
+    }
+    if (curve.rereads_a) add("rereads A", "yes", 1);
   }
 
   void tier(const std::string& name, const TierParameters& tier) {

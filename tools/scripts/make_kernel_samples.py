@@ -71,10 +71,15 @@ def attention(folder):
         for dim in ("64", "128", "256"):
             if dim == "128" and gpu in CUDNN_GPUS.values():
                 continue  # the training kernels below
-            lines = [f"{gpu},forward,1,{r['batch_size']},{r['heads']},{r['seqlen']},{r['seqlen']},{dim},{dim},"
-                     f"{float(r['time_us']):.5g},{r['kernel']}" for r in table
-                     if r["head_dim"] == dim and (best is None or r["kernel"] == best)]
-            out += some(lines, 500)
+            lines = {}
+            for r in table:
+                if r["head_dim"] == dim and (best is None or r["kernel"] == best):
+                    line = (f"{gpu},forward,1,{r['batch_size']},{r['heads']},{r['seqlen']},{r['seqlen']},{dim},{dim},"
+                            f"{float(r['time_us']):.5g},{r['kernel']}")
+                    # Keys and values in 16 bits, read and written to the paged cache.
+                    elements = 2 * int(r["batch_size"]) * int(r["seqlen"]) * int(r["kv_heads"]) * int(dim)
+                    lines.setdefault(line, 2 * 2 * elements)
+            out += [f"{line},{lines[line]}" for line in some(list(lines), 500)]
     for r in rows(folder, "attention_train_cudnn_frontend.csv"):
         gpu = CUDNN_GPUS.get(r["gpu"])
         # The other models stay out of every fit; at other head sizes there are five rows.
@@ -82,9 +87,9 @@ def attention(folder):
                 and r["model"] in ("llama3.1", "ltx2", "wan22_a14b")):
             causal = int(r["mask"] != "no_mask")
             line = (f"{gpu},{'forward' if r['pass'] == 'fwd' else 'backward'},{causal},{r['batch']},{r['heads']},"
-                    f"{r['seq_q']},{r['seq_kv']},{r['dim_qk']},{r['dim_v']},{float(r['time_us']):.5g},cudnn")
+                    f"{r['seq_q']},{r['seq_kv']},{r['dim_qk']},{r['dim_v']},{float(r['time_us']):.5g},cudnn,0")
             out.append(line)
-    return ("gpu,pass,causal,batch,heads,seq_q,seq_kv,dim_qk,dim_v,time_us,source",
+    return ("gpu,pass,causal,batch,heads,seq_q,seq_kv,dim_qk,dim_v,time_us,source,cache_bytes",
             [AIC + ": flash_attention, fa3, trtllm_mha, flashinfer (SGLang)", CUDNN + ": cudnn"], out)
 
 

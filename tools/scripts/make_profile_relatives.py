@@ -44,6 +44,8 @@ KINDS = ("gemm", "attention", "memory")
 # Types whose curves make_profile.py does not know, or not with the casts that their tables have in them.
 BLOCKS = {"h100-sxm": ("fp8_blockwise",), "h200-sxm": ("fp8_blockwise",), "b200-sxm": ("fp8_blockwise", "nvfp4"),
           "gb200": ("fp8_blockwise",)}
+# Of which attention at this head size is fitted with the copy into the cache that its tables have in them.
+CACHED = {"h200-sxm": 256, "b200-sxm": 256, "gb200": 256}
 TAKEN_OVER = {"h800-sxm": "h100-sxm"}
 
 # Of which samples a fit takes its words.
@@ -51,6 +53,8 @@ SOURCES = {
     "trtllm": "ai-dynamo/aiconfigurator 095f58a, TensorRT-LLM collector; CUDA graph, short runs",
     "vllm": "ai-dynamo/aiconfigurator 095f58a, vLLM collector (fp8 casts)",
     "flashinfer": "ai-dynamo/aiconfigurator 095f58a, SGLang prefill, FlashInfer",
+    "fa3": "ai-dynamo/aiconfigurator 095f58a, SGLang prefill, FlashAttention-3",
+    "trtllm_mha": "ai-dynamo/aiconfigurator 095f58a, SGLang prefill, TensorRT-LLM's kernels",
     "cudnn": "NVIDIA/cudnn-frontend 3929da2, cuDNN fused attention (training kernels)",
     "neusight": "sitar-lab/NeuSight 6945927, fp32, PCIe card with the same memory",
     "llmservingsim": "casys-kaist/LLMServingSim 5daddb2, Llama-3.1-8B layers, m to 2048",
@@ -106,6 +110,16 @@ def ada(profile):
         0.93, "te42kyfo/gpu-benches 1c36d50: STREAM triad 803 of 864 GB/s on L40, the same generation")
 
 
+def l40s(profile):
+    ada(profile)
+    profile["l2"] = {"size": "96 MiB", "bandwidth": "5290 GB/s", **provenance(
+        "fitted", "size: NVIDIA Ada GPU architecture whitepaper, AD102; bandwidth: median of 66 fp8 casts that move "
+        "50 to 90 MB, ai-dynamo/aiconfigurator 095f58a")}
+    # Where the fits start, and which parts of the form they have.
+    start = dict(profile["gemm"]["bf16"], clock={"sag": 0.3, "settle": "2000 us"})
+    profile["gemm"] = {"bf16": start, "fp8": start, "fp8_blockwise": dict(start, rereads_a=True)}
+
+
 def rtx4090(profile):
     ada(profile)
     leet = "xlite-dev/LeetCUDA cb6a049: FA2 forward 145 to 163 of 165 TFLOP/s at 8192 tokens, head size 64"
@@ -125,7 +139,7 @@ def cdna(profile):
 
 
 OVERRIDES = {"h100-sxm-500w": h100_500w, "v100-sxm-16gb": volta, "v100-sxm-32gb": volta, "h20-sxm": h20,
-             "l40s": ada, "rtx4090": rtx4090, "mi300x": cdna, "mi355x": cdna}
+             "l40s": l40s, "rtx4090": rtx4090, "mi300x": cdna, "mi355x": cdna}
 
 
 def assumed(value, relative):
@@ -216,6 +230,28 @@ def add_blocks(flopcast, out):
         file.write_text(text(profile) + "\n")
 
 
+def add_cached(flopcast, out):
+    for name, head_dim in CACHED.items():
+        file = out / f"{name}.json"
+        profile = json.loads(file.read_text())
+        with tempfile.TemporaryDirectory() as folder:
+            fresh = pathlib.Path(folder) / "fresh.json"
+            subprocess.run([flopcast, "calibrate", "--from", SAMPLES / "attention.csv", "--where", f"gpu={name}",
+                            "--where", f"dim_qk={head_dim}", "--base", file, "-o", fresh], check=True,
+                           stdout=subprocess.DEVNULL)
+            curves = in_words(json.loads(fresh.read_text())["attention"])
+        forward = next(c for c in curves if (c["head_dim"], c["pass"]) == (head_dim, "forward"))
+        # As make_profile_kernels.py derives it: 3.0 times forward, 2.5 times its work.
+        t0 = float(forward["t0"].split()[0])
+        backward = {"head_dim": head_dim, "pass": "backward", "eff_inf": round(forward["eff_inf"] * 2.5 / 3.0, 4),
+                    "s0": forward["s0"], "t0": f"{3.0 * t0:.4g} us", **provenance(
+                        "assumed", f"time 3.0 times forward as cuDNN on H200; forward: {forward['source']}")}
+        fitted_ones = {"forward": forward, "backward": backward}
+        profile["attention"] = [fitted_ones[c["pass"]] if c["head_dim"] == head_dim and "kernel" not in c else c
+                                for c in profile["attention"]]
+        file.write_text(text(profile) + "\n")
+
+
 def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
@@ -225,6 +261,7 @@ def main():
         file = out / f"{name}.json"
         file.write_text(text(fitted(sys.argv[1], name, json.loads(file.read_text()), kinds)) + "\n")
     add_blocks(sys.argv[1], out)
+    add_cached(sys.argv[1], out)
     for name in RELATIVES:  # MI300X before those that start from it
         profile = relative_profile(out, name, gpus[name])
         (out / f"{name}.json").write_text(text(fitted(sys.argv[1], name, profile) if sampled(name) else profile) + "\n")

@@ -60,26 +60,35 @@ TEST_CASE("a line is found through outliers, and a wall holds") {
 
 TEST_CASE("an expert layer pads rows to tiles") {
   // 1024 tokens to 2 of 8 experts: 256 rows each, padded to 300. 6 E R h i = 6*8*300*1000*500.
-  const ExpertLayerCurve curve{
-      .row_tile = 100, .eff_inf = 0.5, .eff_bw = 1, .eff_activations = 0.5, .t0 = microseconds(7)};
+  const ExpertLayerCurve curve{.row_tile = 100,
+                               .eff_inf = 0.5,
+                               .eff_bw = 1,
+                               .eff_gather = 0.2,
+                               .eff_activations = 0.5,
+                               .t0 = microseconds(7)};
   const ExpertLayerMachine machine{.type = DataType::bf16,
                                    .peak = teraflops_per_second(100),
                                    .bandwidth = gigabytes_per_second(1000)};
   const ExpertLayerShape shape{
       .tokens = 1024, .hidden = 1000, .inner = 500, .chosen = 2, .experts = 8, .tp = 1, .ep = 1};
   const double compute = 6.0 * 8 * 300 * 1000 * 500 / 50e12;
-  const double activations = 2.0 * 2048 * (2 * 1000 + 3 * 500) / 500e9;
-  CHECK(expert_layer_time(curve, machine, shape).value == Approx(compute + activations + 7e-6));
+  // 2048 rows of 1000 in 16 bits, in and out, at 200 GB/s; then 3 of 500 and the 1024 tokens.
+  const double gathered = 2.0 * 2 * 2048 * 1000 / 200e9;
+  const double streamed = 2.0 * (3 * 2048 * 500 + 2 * 1024 * 1000) / 500e9;
+  CHECK(expert_layer_time(curve, machine, shape).value ==
+        Approx(compute + gathered + streamed + 7e-6));
 }
 
 TEST_CASE("a fit finds the curve that made the samples") {
   Profile truth = shipped_profile("h100-sxm");
   truth.level = 1;
+  for (AttentionCurve& curve : truth.attention) curve.eff_cache_bw = 0.6;
   KernelSamples samples;
   for (const AttentionSample& one : recorded("h100-sxm").attention) {
     if (one.shape.qk_dim != 128) continue;
     AttentionSample made = one;
-    made.time = attention_time(truth, DataType::bf16, one.shape, one.pass).time;
+    made.time = attention_time(truth, DataType::bf16, one.shape, one.pass).time +
+                cache_copy_in_tables(truth, one.shape.qk_dim, one.pass, one.cached);
     samples.attention.push_back(made);
   }
   const KernelFits fits = fit_kernels(samples, truth, {.bootstraps = 5});
@@ -93,6 +102,7 @@ TEST_CASE("a fit finds the curve that made the samples") {
       });
   CHECK(fits.attention[0].eff_inf == Approx(made_by.eff_inf).epsilon(1e-3));
   CHECK(fits.attention[0].s0 == Approx(made_by.s0).epsilon(1e-2));
+  CHECK(fits.attention[0].eff_cache_bw.value() == Approx(0.6).epsilon(1e-2));
   for (const FittedParameter& one : row.parameters) {
     CHECK(one.low <= one.value * 1.001);
     CHECK(one.high >= one.value * 0.999);
@@ -128,40 +138,51 @@ TEST_CASE("samples become a profile that can be read") {
   CHECK(profile.memory[elementwise].provenance.evidence == Evidence::fitted);
 }
 
-// Medians on rows that no fit saw. Ceilings: 4 % on Ampere and Hopper and for fp8, 5 % on
-// Blackwell. L40S misses its 5 %: trtllm and vllm differ by 13 % on it.
+// Medians on rows that no fit saw: a little above what is reached. Aims: 4 % on Ampere and Hopper
+// and for fp8, 5 % on Blackwell and L40S.
 TEST_CASE("shipped GEMM curves on rows that no fit saw") {
   struct Gate {
     std::string gpu;
     std::string op;
     double median;
   };
-  const auto gate = GENERATE(values<Gate>({{"a100-sxm", "gemm bf16", 0.04},
-                                           {"h100-sxm", "gemm bf16", 0.04},
-                                           {"h100-sxm", "gemm fp8", 0.04},
-                                           {"h100-sxm", "gemm fp8_blockwise", 0.06},
-                                           {"h200-sxm", "gemm fp8_blockwise", 0.06},
-                                           {"b200-sxm", "gemm fp8_blockwise", 0.06},
-                                           {"gb200", "gemm fp8_blockwise", 0.06},
-                                           {"b200-sxm", "gemm nvfp4", 0.06},
-                                           {"gb200", "gemm nvfp4", 0.06},
+  const auto gate = GENERATE(values<Gate>({{"a100-sxm", "gemm bf16", 0.03},
+                                           {"h100-sxm", "gemm bf16", 0.035},
+                                           {"h100-sxm", "gemm fp8", 0.02},
+                                           {"h100-sxm", "gemm fp8_blockwise", 0.03},
+                                           {"h200-sxm", "gemm fp8_blockwise", 0.035},
+                                           {"b200-sxm", "gemm fp8_blockwise", 0.04},
+                                           {"gb200", "gemm fp8_blockwise", 0.03},
+                                           {"b200-sxm", "gemm nvfp4", 0.045},
+                                           {"gb200", "gemm nvfp4", 0.045},
                                            {"h200-sxm", "gemm bf16", 0.04},
-                                           {"h200-sxm", "gemm fp8", 0.04},
-                                           {"b200-sxm", "gemm bf16", 0.05},
-                                           {"b200-sxm", "gemm fp8", 0.04},
+                                           {"h200-sxm", "gemm fp8", 0.02},
+                                           {"b200-sxm", "gemm bf16", 0.045},
+                                           {"b200-sxm", "gemm fp8", 0.035},
                                            {"gb200", "gemm bf16", 0.05},
-                                           {"gb200", "gemm fp8", 0.04},
-                                           {"gb300", "gemm bf16", 0.05},
-                                           {"gb300", "gemm fp8", 0.04},
-                                           {"rtx4090", "gemm bf16", 0.03},
-                                           {"mi300x", "gemm fp8", 0.04},
-                                           {"mi355x", "gemm fp8", 0.04},
-                                           {"l40s", "gemm bf16", 0.07}}));
+                                           {"gb200", "gemm fp8", 0.035},
+                                           {"gb300", "gemm bf16", 0.035},
+                                           {"gb300", "gemm fp8", 0.03},
+                                           {"rtx4090", "gemm bf16", 0.015},
+                                           {"mi300x", "gemm fp8", 0.03},
+                                           {"mi355x", "gemm fp8", 0.035},
+                                           {"l40s", "gemm bf16", 0.05},
+                                           {"l40s", "gemm fp8", 0.04},
+                                           {"l40s", "gemm fp8_blockwise", 0.04}}));
   const KernelFitRow row =
       row_of(judge_kernels(recorded(gate.gpu), shipped_profile(gate.gpu)), gate.op);
   CAPTURE(gate.gpu, gate.op, row.before->rows, row.before->p90);
   CHECK(row.before->rows >= 90);
   CHECK(row.before->median <= gate.median);
+}
+
+TEST_CASE("shipped attention curves of prefill tables on rows that no fit saw") {
+  const std::string gpu = GENERATE("h100-sxm", "h200-sxm", "b200-sxm", "gb200", "l40s");
+  const KernelFitRow row =
+      row_of(judge_kernels(recorded(gpu), shipped_profile(gpu)), "attention forward 256");
+  CAPTURE(gpu, row.before->rows, row.before->p90);
+  CHECK(row.before->rows >= 70);
+  CHECK(row.before->median <= 0.06);
 }
 
 TEST_CASE("fits to recorded tables, on rows held back") {
@@ -170,18 +191,21 @@ TEST_CASE("fits to recorded tables, on rows held back") {
     std::string op;
     double median;
   };
-  const auto gate = GENERATE(values<Gate>({{"a100-sxm", "attention forward 128", 0.06},
-                                           {"h100-sxm", "attention forward 128", 0.06},
-                                           {"h200-sxm", "memory elementwise", 0.05},
-                                           {"h100-sxm", "memory elementwise", 0.05},
-                                           {"gb200", "memory elementwise", 0.05},
-                                           {"l40s", "memory elementwise", 0.05},
-                                           {"l40s", "attention forward 128", 0.061},
-                                           {"gb300", "attention backward 128", 0.06},
-                                           {"h100-sxm", "expert layer bf16", 0.11},
-                                           {"h200-sxm", "expert layer bf16", 0.11},
-                                           {"b200-sxm", "expert layer bf16", 0.11},
-                                           {"gb200", "expert layer fp8", 0.11}}));
+  const auto gate = GENERATE(values<Gate>({{"a100-sxm", "attention forward 128", 0.02},
+                                           {"h100-sxm", "attention forward 128", 0.04},
+                                           {"h200-sxm", "memory elementwise", 0.02},
+                                           {"h100-sxm", "memory elementwise", 0.01},
+                                           {"gb200", "memory elementwise", 0.045},
+                                           {"l40s", "memory elementwise", 0.015},
+                                           {"l40s", "attention forward 128", 0.05},
+                                           {"gb300", "attention backward 128", 0.04},
+                                           {"h100-sxm", "expert layer bf16", 0.06},
+                                           {"h200-sxm", "expert layer bf16", 0.055},
+                                           {"b200-sxm", "expert layer bf16", 0.075},
+                                           {"b200-sxm", "expert layer fp8", 0.095},
+                                           {"h100-sxm", "expert layer fp8", 0.075},
+                                           {"h200-sxm", "expert layer fp8", 0.085},
+                                           {"gb200", "expert layer fp8", 0.065}}));
   const KernelFits fits =
       fit_kernels(recorded(gate.gpu), shipped_profile(gate.gpu), {.bootstraps = 0, .gemm = false});
   const KernelFitRow& row = row_of(fits.rows, gate.op);

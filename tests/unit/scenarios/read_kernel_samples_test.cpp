@@ -113,6 +113,16 @@ TEST_CASE("a record of samples: kernels alone are taken") {
   CHECK(out.left_out.at("no kernel alone") == 2);
 }
 
+TEST_CASE("prefill tables say what the copy into their cache moves") {
+  const KernelSampleFiles out = read(
+      "batch,heads,seqlen,head_dim,time_us,cache_bytes\n"
+      "1,32,4096,128,100,8e6\n"
+      "1,32,4096,128,100,0\n");
+  REQUIRE(out.gpus.at(0).attention.size() == 2);
+  CHECK(out.gpus[0].attention[0].cached == megabytes(8));
+  CHECK(out.gpus[0].attention[1].cached == bytes(0));
+}
+
 TEST_CASE("a trace of PyTorch's profiler: operators of known shape, with their kernels' time") {
   const std::string head =
       R"({"schemaVersion":1,"deviceProperties":[{"id":0,"name":"NVIDIA A100"}],"traceEvents":[)";
