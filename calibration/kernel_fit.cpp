@@ -186,6 +186,8 @@ class KernelFitter {
     fit_all(samples_.attention);
     fit_all(samples_.memory);
     fit_all(samples_.experts);
+    out_.jitter = fit_jitter(samples_);
+    out_.shares = fit_shares(samples_);
     return std::move(out_);
   }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "calibration/collective_fit.h"
+#include "calibration/kernel_disturbance.h"
 #include "calibration/kernel_samples.h"
 #include "calibration/profile.h"
 
@@ -37,6 +38,8 @@ struct KernelFits {
   std::vector<AttentionCurve> attention;
   std::array<std::optional<MemoryCurve>, kMemoryKernels> memory;
   std::vector<KernelFitRow> rows;
+  std::optional<JitterFit> jitter;
+  std::optional<ShareFit> shares;
   std::vector<std::string> left_out;  // groups of samples too few to fit, and why
 };
 

@@ -37,6 +37,20 @@ struct ExpertSample {
   Seconds time;
 };
 
+/// One kernel, run again and again with nothing else on the GPU.
+struct RepeatedSample {
+  std::string kernel;          // as the record names the case
+  std::vector<Seconds> times;  // those that count, in order
+};
+
+/// A kernel on its own and while a collective ran all the time.
+struct BesideSample {
+  std::string kernel;  // as the record names the case
+  bool across_domains = false;
+  Seconds alone;
+  Seconds beside;
+};
+
 /// Of one GPU.
 struct KernelSamples {
   std::string gpu;     // as the source names it; empty if it does not
@@ -45,6 +59,8 @@ struct KernelSamples {
   std::vector<AttentionSample> attention;
   std::vector<MemoryKernelSample> memory;
   std::vector<ExpertSample> experts;
+  std::vector<RepeatedSample> repeated;
+  std::vector<BesideSample> beside;
 };
 
 /// Whether a sample is kept out of the fit to judge it: one in four, by a hash of what was

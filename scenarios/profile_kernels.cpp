@@ -69,6 +69,17 @@ void put_attention(Json& list, const AttentionCurve& curve) {
   list.push_back(std::move(json));
 }
 
+/// The evidence stays the base's: what send/recv takes is not measured.
+void put_shares(Json& json, const ShareFit& shares) {
+  if (shares.domain) json["domain"] = rounded(*shares.domain);
+  if (shares.network) json["network"] = rounded(*shares.network);
+  const std::string_view tiers = !shares.network  ? "domain"
+                                 : !shares.domain ? "network"
+                                                  : "domain and network";
+  json["source"] =
+      fmt::format("{}: {}; else: {}", tiers, shares.source, json.value("source", std::string()));
+}
+
 }  // namespace
 
 std::string profile_with_kernels(std::string_view base, const std::string& name,
@@ -91,6 +102,11 @@ std::string profile_with_kernels(std::string_view base, const std::string& name,
   for (std::size_t i = 0; i < kMemoryKernels; ++i) {
     if (fits.memory[i])
       json["memory"][std::string(kMemoryKernelNames[i])] = memory_json(*fits.memory[i]);
+  }
+  if (fits.shares) put_shares(json["network"]["compute_share"], *fits.shares);
+  if (fits.jitter) {
+    json["kernel_spread"] = {{"sigma", rounded(fits.jitter->spread.sigma)}};
+    add_provenance(json["kernel_spread"], fits.jitter->spread.provenance);
   }
   return json.dump(2) + "\n";
 }

@@ -45,7 +45,7 @@ constexpr std::array<std::pair<std::string_view, MemoryKernel>, 66> kMemoryOps{{
     {"relu_squared", MemoryKernel::elementwise},
     {"residual_dropout", MemoryKernel::elementwise},
     {"cast", MemoryKernel::elementwise},
-    {"quantise_fp8", MemoryKernel::elementwise},
+    {"quantise_fp8", MemoryKernel::quantise},
     {"fp8_quantise", MemoryKernel::elementwise},
     {"mxfp8_cast", MemoryKernel::elementwise},
     {"nvfp4_quantise", MemoryKernel::elementwise},
@@ -253,16 +253,74 @@ MemoryKernelSample elements_of(const SampleRow& row) {
           .time = seconds(elements / (1e9 * row.number({"gelements_per_s"})))};
 }
 
+/// The runs that count: those that were not throttled, or all where none was spared.
+RepeatedSample repeated_of(const SampleRow& row) {
+  RepeatedSample sample{.kernel = row.text({"case"}), .times = {}};
+  const auto times = row.list("time_us");
+  const auto throttled = row.list("throttled");
+  const auto counts = [&throttled](std::size_t i) {
+    return i >= throttled.size() || throttled[i].value_or(0) == 0;
+  };
+  bool any = false;
+  for (std::size_t i = 0; i < times.size(); ++i) any = any || counts(i);
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    if (!times[i] || !(*times[i] > 0)) row.fail("time_us: expected times above 0");
+    if (counts(i) || !any) sample.times.push_back(microseconds(*times[i]));
+  }
+  if (sample.times.size() < 2) throw LeftOut{"a repeated kernel without its single times"};
+  return sample;
+}
+
+/// A kernel, not a collective, that was run again and again.
+bool is_repeated_kernel(const SampleRow& row) {
+  return row.has("repeated") && !row.has("failure") && !row.has("ranks_per_node");
+}
+
 /// Records hold what is no kernel on its own: collectives, copies over the host, side-by-side runs.
 bool is_kernel_alone(const SampleRow& row) {
   constexpr std::array<std::string_view, 4> kHost{"launch", "launch_graph", "host_to_device",
                                                   "device_to_host"};
   const std::string op = row.text({"op"});
   return !row.has("beside_op") && !row.has("repeated") && !row.has("failure") &&
-         !row.has("ranks_per_node") && std::ranges::find(kHost, op) == kHost.end();
+         std::ranges::find(kHost, op) == kHost.end();
 }
 
-void add(const SampleRow& row, KernelSamples& into) {
+/// Medians by the name of the case; of repeated kernels without that word.
+using AloneTimes = std::map<std::string, Seconds>;
+
+AloneTimes alone_times(const SampleTable& table) {
+  AloneTimes times;
+  for (const SampleRow& row : table.rows) {
+    if (!row.has("case") || row.has("failure") || row.has("beside_op")) continue;
+    std::string name = row.text({"case"});
+    const bool repeated = is_repeated_kernel(row);
+    if (repeated) name = name.substr(0, name.rfind(" repeated="));
+    // Back to back and warm, as beside a collective: better than with an emptied cache.
+    if (repeated || !times.contains(name)) times[name] = time_of(row);
+  }
+  return times;
+}
+
+BesideSample beside_of(const SampleRow& row, const AloneTimes& alone) {
+  const std::string name = row.text({"case"});
+  const auto found = alone.find(name.substr(0, name.find(" beside_op=")));
+  if (found == alone.end()) throw LeftOut{"beside a collective, not timed alone"};
+  return {.kernel = name,
+          .across_domains = row.count({"beside_nodes"}) > 1,
+          .alone = found->second,
+          .beside = time_of(row)};
+}
+
+void add(const SampleRow& row, const AloneTimes& alone, KernelSamples& into) {
+  if (is_repeated_kernel(row)) {
+    into.repeated.push_back(repeated_of(row));
+    return;
+  }
+  if (row.has("beside_ranks_per_node") && !row.has("failure")) {
+    into.beside.push_back(beside_of(row, alone));
+    return;
+  }
+  if (row.has("ranks_per_node")) throw LeftOut{"a collective: --system fits those alone"};
   if (!is_kernel_alone(row)) throw LeftOut{"no kernel alone"};
   if (row.has("m") && row.has("n") && row.has("k")) {
     into.gemm.push_back(gemm_of(row));
@@ -322,13 +380,14 @@ KernelSampleFiles read_kernel_samples(std::span<const std::filesystem::path> fil
   for (const std::filesystem::path& file : files) {
     SampleTable table;
     read_sample_table(file, table);
+    const AloneTimes alone = alone_times(table);
     for (SampleRow& row : table.rows) {
       for (const SampleCondition& column : reading.assume) row.assume(column.column, column.value);
       if (!kept(row, reading)) continue;
       const auto gpu = row.find({"gpu"});
       KernelSamples& samples = of_gpu(out, gpu ? std::string(*gpu) : table.gpu);
       try {
-        add(row, samples);
+        add(row, alone, samples);
         add_source(samples, row.has("source") ? row.text({"source"}) : file.filename().string());
       } catch (const LeftOut& reason) {
         ++out.left_out[reason.reason];

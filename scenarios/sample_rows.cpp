@@ -80,6 +80,19 @@ std::string field_text(const Node& node) {
   return {};
 }
 
+/// Every run of a case that is there for its repetitions.
+void add_repetitions(const Node& root, SampleRow& row) {
+  if (!row.has("repeated")) return;
+  for (const std::string_view name : {"time_us", "throttled"}) {
+    const auto found = root.find(name);
+    if (!found || !found->is_array()) continue;
+    SampleList& list = row.add_list(std::string(name));
+    for (const Node& value : found->items()) {
+      list.values.push_back(value.is_null() ? std::nullopt : std::optional(value.number()));
+    }
+  }
+}
+
 void read_record(std::string_view text, SampleTable& into) {
   std::string above;  // keeps the line of each part in its messages
   int number = 0;
@@ -98,6 +111,7 @@ void read_record(std::string_view text, SampleTable& into) {
       }
     }
     into.rows.emplace_back(into.file, number, std::move(fields));
+    add_repetitions(document.root(), into.rows.back());
   }
 }
 
@@ -167,6 +181,13 @@ void SampleRow::fail_at(const SampleField& field, std::string_view expected) con
 
 void SampleRow::assume(const std::string& name, const std::string& text) {
   if (!has(name)) fields_.push_back({.name = name, .text = text, .column = 1});
+}
+
+std::span<const std::optional<double>> SampleRow::list(std::string_view name) const {
+  for (const SampleList& one : lists_) {
+    if (one.name == name) return one.values;
+  }
+  return {};
 }
 
 bool is_sample_table(const std::filesystem::path& file) {

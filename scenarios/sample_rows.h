@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,14 @@ struct SampleField {
   std::string name;
   std::string text;
   std::size_t column = 1;  // of the line, in bytes
+};
+
+/// A row's numbers under one name; nothing where a value is unknown.
+struct SampleList {
+  explicit SampleList(std::string name_of_it) : name(std::move(name_of_it)) {}
+
+  std::string name;
+  std::vector<std::optional<double>> values;
 };
 
 class SampleRow {
@@ -37,7 +46,11 @@ class SampleRow {
 
   /// Gives the row a field that it lacks.
   void assume(const std::string& name, const std::string& text);
+  SampleList& add_list(std::string name) { return lists_.emplace_back(std::move(name)); }
+  /// Empty where the row has no list of that name.
+  std::span<const std::optional<double>> list(std::string_view name) const;
 
+  int line() const { return line_; }
   const std::vector<SampleField>& fields() const { return fields_; }
 
  private:
@@ -47,6 +60,7 @@ class SampleRow {
   const std::string* file_;
   int line_;
   std::vector<SampleField> fields_;
+  std::vector<SampleList> lists_;
 };
 
 struct SampleTable {

@@ -83,7 +83,7 @@ ExitCode calibrate_kernels(const KernelCalibration& options) {
   const std::vector<std::filesystem::path> files(options.files.begin(), options.files.end());
   const KernelSampleFiles read = read_kernel_samples(files, reading_of(options));
   const KernelFits fits = fit_kernels(only_gpu(read), machine, {});
-  if (fits.rows.empty()) {
+  if (fits.rows.empty() && !fits.jitter && !fits.shares) {
     throw InputError("calibrate: no kernel has samples enough\n" + left_out_text(read, fits));
   }
   if (options.output) {
@@ -94,9 +94,12 @@ ExitCode calibrate_kernels(const KernelCalibration& options) {
   }
   if (options.json) write_output(options.json, kernel_fits_json(fits));
   const bool colour = terminal_shows_colour();
-  std::string text = aligned_text(kernel_errors_table(fits), colour) + "\n" +
-                     aligned_text(kernel_parameters_table(fits), colour) + "\n" +
-                     left_out_text(read, fits);
+  std::string text;
+  if (!fits.rows.empty()) {
+    text = aligned_text(kernel_errors_table(fits), colour) + "\n" +
+           aligned_text(kernel_parameters_table(fits), colour) + "\n";
+  }
+  text += disturbance_text(fits) + left_out_text(read, fits);
   if (options.output) text += fmt::format("\nwritten: {}\n", *options.output);
   write_output(std::nullopt, text);
   return ExitCode::passed;

@@ -172,10 +172,7 @@ std::optional<AnchorCalibration> anchor_calibration(const CalibrateOptions& opti
   return anchor;
 }
 
-ExitCode calibrate(const CalibrateOptions& options) {
-  if (const auto anchor = anchor_calibration(options)) return calibrate_anchor(*anchor);
-  if (options.logs.files.empty()) return measure_machine(options.measure);
-  if (const auto kernels = kernel_calibration(options)) return calibrate_kernels(*kernels);
+ExitCode calibrate_network(const CalibrateOptions& options) {
   const CollectiveMachine machine = read_machine(options.logs);
   const std::vector<PlacedTable> tables = placed_tables(options.logs, machine);
   const NetworkFit fit = fit_network(tables, machine.prior());
@@ -186,6 +183,24 @@ ExitCode calibrate(const CalibrateOptions& options) {
   if (options.output) text += fmt::format("\nwritten: {}\n", *options.output);
   write_output(std::nullopt, text);
   return ExitCode::passed;
+}
+
+/// Kernels of the samples; then, where the machine is named, their collectives on top.
+ExitCode calibrate_samples(const CalibrateOptions& options, const KernelCalibration& kernels) {
+  const bool collectives = options.logs.system && !read_logs(options.logs).empty();
+  calibrate_kernels(kernels);
+  if (!collectives) return ExitCode::passed;
+  CalibrateOptions network = options;
+  if (options.output) network.base = options.output;
+  write_output(std::nullopt, "\n");
+  return calibrate_network(network);
+}
+
+ExitCode calibrate(const CalibrateOptions& options) {
+  if (const auto anchor = anchor_calibration(options)) return calibrate_anchor(*anchor);
+  if (options.logs.files.empty()) return measure_machine(options.measure);
+  if (const auto kernels = kernel_calibration(options)) return calibrate_samples(options, *kernels);
+  return calibrate_network(options);
 }
 
 }  // namespace

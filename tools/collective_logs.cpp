@@ -10,6 +10,8 @@
 #include "scenarios/import_nccl_tests.h"
 #include "scenarios/import_nccl_tests_parts.h"
 #include "scenarios/nearest.h"
+#include "scenarios/read_kernel_samples.h"
+#include "scenarios/read_recorded_collectives.h"
 #include "sim/errors.h"
 #include "tools/data_folders.h"
 #include "topology/group_load.h"
@@ -136,7 +138,9 @@ std::vector<CollectiveTable> read_logs(const CollectiveLogOptions& options) {
   hints.nodes = options.nodes;
   std::vector<CollectiveTable> all;
   for (const std::string& file : options.files) {
-    for (CollectiveTable& table : import_nccl_tests(file, hints)) all.push_back(std::move(table));
+    std::vector<CollectiveTable> tables =
+        is_kernel_samples(file) ? read_recorded_collectives(file) : import_nccl_tests(file, hints);
+    for (CollectiveTable& table : tables) all.push_back(std::move(table));
   }
   return all;
 }

@@ -50,6 +50,30 @@ TextTable kernel_parameters_table(const KernelFits& fits) {
   return table;
 }
 
+std::string disturbance_text(const KernelFits& fits) {
+  std::string text;
+  if (fits.jitter) {
+    const JitterFit& jitter = *fits.jitter;
+    text += fmt::format(
+        "Repeated kernels vary by {:.2f} % ({:.2f} to {:.2f} %, kernels: {}, runs: {}; measured): "
+        "kernel_spread.\n",
+        100 * jitter.spread.sigma, 100 * jitter.least, 100 * jitter.most, jitter.kernels,
+        jitter.runs);
+  }
+  const auto share = [&text](const std::optional<double>& part, std::string_view where) {
+    if (!part) return;
+    text += fmt::format(
+        "A collective {} takes {:.1f} % of the kernels beside it (measured): "
+        "compute_share.\n",
+        where, 100 * *part);
+  };
+  if (fits.shares) {
+    share(fits.shares->domain, "in a node");
+    share(fits.shares->network, "across nodes");
+  }
+  return text.empty() ? text : text + "\n";
+}
+
 std::string kernel_fits_json(const KernelFits& fits) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const KernelFitRow& row : fits.rows) {
@@ -63,7 +87,20 @@ std::string kernel_fits_json(const KernelFits& fits) {
     }
     all.push_back(std::move(json));
   }
-  return nlohmann::ordered_json{{"fits", all}, {"left_out", fits.left_out}}.dump(2) + "\n";
+  nlohmann::ordered_json report{{"fits", all}, {"left_out", fits.left_out}};
+  if (fits.jitter) {
+    report["kernel_spread"] = {{"sigma", fits.jitter->spread.sigma}, {"evidence", "measured"},
+                               {"least", fits.jitter->least},        {"most", fits.jitter->most},
+                               {"kernels", fits.jitter->kernels},    {"runs", fits.jitter->runs}};
+  }
+  if (fits.shares) {
+    nlohmann::ordered_json& shares = report["compute_share"];
+    if (fits.shares->domain) shares["domain"] = *fits.shares->domain;
+    if (fits.shares->network) shares["network"] = *fits.shares->network;
+    shares["evidence"] = "measured";
+    shares["kernels"] = fits.shares->kernels;
+  }
+  return report.dump(2) + "\n";
 }
 
 }  // namespace flopcast

@@ -18,4 +18,7 @@ TextTable kernel_errors_table(const KernelFits& fits);
 TextTable kernel_parameters_table(const KernelFits& fits);
 std::string kernel_fits_json(const KernelFits& fits);
 
+/// Lines on kernels that were repeated, or timed beside collectives; empty where none was.
+std::string disturbance_text(const KernelFits& fits);
+
 }  // namespace flopcast

@@ -79,6 +79,48 @@ TEST_CASE("an expert layer pads rows to tiles") {
         Approx(compute + gathered + streamed + 7e-6));
 }
 
+TEST_CASE("jitter is the deviation of the logarithm about each kernel's own mean") {
+  // exp(+-0.01) about 10 us and exp(+-0.03) about 1 ms, four runs each: squares 4e-4 and 36e-4,
+  // over 3 degrees of freedom each.
+  KernelSamples samples;
+  samples.source = "record";
+  for (const auto& [mean, deviation] :
+       {std::pair{microseconds(10), 0.01}, std::pair{milliseconds(1), 0.03}}) {
+    RepeatedSample& kernel = samples.repeated.emplace_back();
+    for (const double sign : {1.0, -1.0, 1.0, -1.0}) {
+      kernel.times.push_back(mean * std::exp(sign * deviation));
+    }
+  }
+  const auto jitter = fit_jitter(samples);
+  REQUIRE(jitter);
+  CHECK(jitter->spread.sigma == Approx(std::sqrt(40e-4 / 6)));
+  CHECK(jitter->least == Approx(std::sqrt(4e-4 / 3)));
+  CHECK(jitter->most == Approx(std::sqrt(36e-4 / 3)));
+  CHECK(jitter->spread.provenance.evidence == Evidence::measured);
+  CHECK(jitter->spread.provenance.source == "record; 8 runs of 2 repeated kernels");
+  CHECK_FALSE(fit_jitter({}));
+}
+
+TEST_CASE("the share that collectives take is the median of what kernels lose beside them") {
+  KernelSamples samples;
+  CHECK_FALSE(fit_shares(samples));
+  const auto add = [&samples](bool across, double alone, double beside) {
+    samples.beside.push_back({.kernel = "",
+                              .across_domains = across,
+                              .alone = microseconds(alone),
+                              .beside = microseconds(beside)});
+  };
+  add(false, 80, 100);  // a fifth
+  add(false, 90, 100);
+  add(false, 101, 100);  // noise: nothing
+  add(true, 95, 100);
+  const auto shares = fit_shares(samples);
+  REQUIRE(shares);
+  CHECK(shares->domain.value() == Approx(0.1));
+  CHECK(shares->network.value() == Approx(0.05));
+  CHECK(shares->kernels == 4);
+}
+
 TEST_CASE("a fit finds the curve that made the samples") {
   Profile truth = shipped_profile("h100-sxm");
   truth.level = 1;

@@ -113,6 +113,56 @@ TEST_CASE("a record of samples: kernels alone are taken") {
   CHECK(out.left_out.at("no kernel alone") == 2);
 }
 
+TEST_CASE("a record of repeated kernels: the runs that were not throttled") {
+  const std::string head = "{\"flopcast_samples\":1,\"gpu\":\"NVIDIA H100\"}\n";
+  const KernelSampleFiles out = read(
+      head +
+      R"({"case":"op=gemm m=512 repeated=1","op":"gemm","type":"bf16","m":512,"n":512,"k":512,"repeated":1,)"
+      R"("median_us":10,"time_us":[10,10.5,20,9.5],"throttled":[0,null,1,0]})"
+      "\n"
+      R"({"case":"hot","op":"rope","rows":4,"repeated":1,"median_us":10,"time_us":[10,11],"throttled":[1,1]})"
+      "\n"
+      R"({"case":"sum","op":"all_reduce","ranks_per_node":8,"nodes":1,"repeated":1,"median_us":10,"time_us":[1,2]})"
+      "\n");
+  REQUIRE(out.gpus.size() == 1);
+  CHECK(out.gpus[0].gemm.empty());
+  REQUIRE(out.gpus[0].repeated.size() == 2);
+  const RepeatedSample& one = out.gpus[0].repeated[0];
+  CHECK(one.kernel == "op=gemm m=512 repeated=1");
+  REQUIRE(one.times.size() == 3);
+  CHECK(one.times[1].value == Approx(10.5e-6));
+  CHECK(one.times[2].value == Approx(9.5e-6));
+  CHECK(out.gpus[0].repeated[1].times.size() == 2);
+  CHECK(out.left_out.at("a collective: --system fits those alone") == 1);
+  CHECK_THROWS_WITH(
+      read(head + R"({"case":"a","op":"rope","repeated":1,"median_us":10,"time_us":[10,0]})"),
+      Contains(":2:1: time_us: expected times above 0"));
+}
+
+TEST_CASE("a record of kernels beside collectives: each with its time alone") {
+  const KernelSampleFiles out = read(
+      "{\"flopcast_samples\":1,\"gpu\":\"NVIDIA H100\"}\n"
+      R"({"case":"op=gemm m=8","op":"gemm","m":8,"n":8,"k":8,"median_us":95})"
+      "\n"
+      R"({"case":"op=gemm m=8 repeated=1","op":"gemm","m":8,"n":8,"k":8,"repeated":1,"median_us":90,"time_us":[90,90]})"
+      "\n"
+      R"({"case":"op=gemm m=8 beside_op=all_reduce beside_nodes=2","op":"gemm","m":8,"n":8,"k":8,)"
+      R"("beside_op":"all_reduce","beside_ranks_per_node":8,"beside_nodes":2,"median_us":100})"
+      "\n"
+      R"({"case":"op=rope rows=8 beside_op=all_reduce","op":"rope","beside_op":"all_reduce",)"
+      R"("beside_ranks_per_node":8,"beside_nodes":1,"median_us":100})"
+      "\n"
+      R"({"case":"op=all_reduce beside_op=gemm","op":"all_reduce","ranks_per_node":8,"beside_op":"gemm","median_us":5})"
+      "\n");
+  REQUIRE(out.gpus.at(0).beside.size() == 1);
+  const BesideSample& one = out.gpus[0].beside[0];
+  CHECK(one.across_domains);
+  CHECK(one.alone.value == Approx(90e-6));  // warm and back to back, as beside the collective
+  CHECK(one.beside.value == Approx(100e-6));
+  CHECK(out.left_out.at("beside a collective, not timed alone") == 1);
+  CHECK(out.left_out.at("a collective: --system fits those alone") == 1);
+}
+
 TEST_CASE("prefill tables say what the copy into their cache moves") {
   const KernelSampleFiles out = read(
       "batch,heads,seqlen,head_dim,time_us,cache_bytes\n"

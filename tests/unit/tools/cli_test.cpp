@@ -257,6 +257,69 @@ TEST_CASE("calibrate fits samples of kernels into a profile that a run uses") {
              Contains("did you mean \"h100-sxm\""));
 }
 
+TEST_CASE("calibrate writes how repeated kernels vary, and a run reads it") {
+  const TemporaryFolder folder;
+  const std::string record = (folder / "node.jsonl").string();
+  const std::string profile = (folder / "mine.json").string();
+  const std::string report = (folder / "report.json").string();
+  // +-0.02 in the logarithm: a deviation of 0.02 * sqrt(4 / 3).
+  std::ofstream(record)
+      << "{\"flopcast_samples\":1,\"gpu\":\"NVIDIA H100 80GB HBM3\"}\n"
+      << R"({"case":"op=gemm repeated=1","op":"gemm","repeated":1,"median_us":100,)"
+      << R"("time_us":[102.0201,98.0199,102.0201,98.0199],"throttled":[0,0,0,0]})"
+      << "\n";
+  const Outcome outcome = flopcast("calibrate --from '" + record + "' --base h100-sxm --json '" +
+                                   report + "' -o '" + profile + "'");
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 0);
+  CHECK_THAT(outcome.out, Contains("Repeated kernels vary by 2.31 %") && Contains("runs: 4"));
+  CHECK(json::parse(contents(report))["kernel_spread"]["sigma"] == Approx(0.0231).epsilon(1e-3));
+  const json written = json::parse(contents(profile));
+  CHECK(written["kernel_spread"]["sigma"] == Approx(0.02309).epsilon(1e-3));
+  CHECK(written["kernel_spread"]["evidence"] == "measured");
+  CHECK(flopcast("run " + kExample + " --set expect={} --set jitter.kernel_sigma=profile").code ==
+        2);  // none is shipped
+  const Outcome run = flopcast("run " + kExample + " --set expect={} --set 'profile=" + profile +
+                               "' --set jitter.kernel_sigma=profile --set jitter.steps=3");
+  CAPTURE(run.err);
+  CHECK(run.code == 0);
+}
+
+TEST_CASE("calibrate fits the network to the collectives of its own record") {
+  const TemporaryFolder folder;
+  const std::string record = (folder / "node.jsonl").string();
+  const std::string profile = (folder / "mine.json").string();
+  std::string text = "{\"flopcast_samples\":1,\"gpu\":\"NVIDIA H100 80GB HBM3\"}\n";
+  // A GEMM alone, repeated, and 25 % slower beside an all-reduce.
+  text += R"({"case":"g repeated=1","op":"gemm","repeated":1,"median_us":80,"time_us":[80,80]})";
+  text += "\n";
+  text += R"({"case":"g beside_op=all_reduce","op":"gemm","beside_op":"all_reduce",)"
+          R"("beside_ranks_per_node":8,"beside_nodes":1,"median_us":100})";
+  text += "\n";
+  // nccl-tests on eight H100: tests/data/nccl/logs/h100-sxm_ar_8gpu_aic-2.29.2.txt.
+  for (const auto& [size, time] : {std::pair<std::string, std::string>{"1048576", "25.4"},
+                                   {"16777216", "121.91"},
+                                   {"67108864", "324.53"},
+                                   {"268435456", "1092.1"}}) {
+    text += R"({"case":"c)" + size + R"(","op":"all_reduce","size_bytes":)" + size +
+            R"(,"ranks_per_node":8,"nodes":1,"median_us":)" + time + "}\n";
+  }
+  std::ofstream(record) << text;
+  const Outcome outcome = flopcast("calibrate --from '" + record +
+                                   "' --base h100-sxm --system dgx-h100 -o '" + profile + "'");
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 0);
+  CHECK_THAT(outcome.out, Contains("takes 20.0 % of the kernels") && Contains("all_reduce") &&
+                              Contains("Predicted for shapes"));
+  const json written = json::parse(contents(profile));
+  CHECK(written["network"]["compute_share"]["domain"] == Approx(0.2));
+  CHECK(written["kernel_spread"]["sigma"] == 0);
+  CHECK(written["network"].contains("regimes"));
+  const json& curve = written["curves"].back();
+  CHECK(curve["kind"] == "all_reduce");
+  CHECK(curve["points"].size() == 4);
+}
+
 TEST_CASE("profiles are listed, shown and compared") {
   CHECK_THAT(flopcast("profile list").out, Contains("mi355x") && Contains("fitted"));
   CHECK_THAT(flopcast("profile show h20-sxm").out,
