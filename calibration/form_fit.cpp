@@ -83,10 +83,16 @@ KernelFitRow fit_form(const FittedForm& form, int bootstraps) {
                    .fitted = errors_of(form, form.with(best.parameters), false),
                    .held_back = errors_of(form, form.with(best.parameters), true),
                    .before = {},
-                   .parameters = {}};
+                   .parameters = {},
+                   .points = {}};
   row.parameters.reserve(form.names.size());
   for (std::size_t p = 0; p < form.names.size(); ++p) {
     row.parameters.push_back({form.names[p], best.parameters[p], 0, 0});
+  }
+  const TimeOfSample time = form.with(best.parameters);
+  row.points.reserve(form.measured.size());
+  for (std::size_t i = 0; i < form.measured.size(); ++i) {
+    row.points.push_back({form.measured[i], time(i), form.held_back[i]});
   }
   if (bootstraps > 0) add_bands(row, bootstrap(form, rows, best.parameters, bootstraps));
   return row;

@@ -115,7 +115,8 @@ void judge(const std::vector<S>& samples, const Profile& profile, std::vector<Ke
                       .fitted = {},
                       .held_back = {},
                       .before = errors_of(form, time, true),
-                      .parameters = {}});
+                      .parameters = {},
+                      .points = {}});
     }
   }
 }

@@ -24,6 +24,13 @@ struct FittedParameter {
   double high = 0;
 };
 
+/// A sample and what the fit makes of it.
+struct FittedPoint {
+  Seconds measured;
+  Seconds fitted;
+  bool held_back = false;
+};
+
 /// How well one curve does.
 struct KernelFitRow {
   std::string op;  // "gemm bf16", "attention forward 128"
@@ -31,6 +38,7 @@ struct KernelFitRow {
   ErrorSummary held_back;
   std::optional<ErrorSummary> before;  // the profile as it was, on the rows held back
   std::vector<FittedParameter> parameters;
+  std::vector<FittedPoint> points;  // every sample of the sizes that are fitted
 };
 
 struct KernelFits {

@@ -13,6 +13,7 @@
 #include "scenarios/text_file.h"
 #include "sim/errors.h"
 #include "tools/data_folders.h"
+#include "tools/kernel_plot.h"
 #include "tools/kernel_report.h"
 #include "tools/output.h"
 
@@ -55,6 +56,8 @@ void add_kernel_options(CLI::App& verb, KernelCalibration& options) {
       ->type_name("COLUMN=VALUE");
   verb.add_option("--json", options.json, "Samples: write the fit report to a file")
       ->type_name("FILE");
+  verb.add_option("--plot", options.plot, "Samples: draw measured against fitted times, as SVG")
+      ->type_name("FILE");
 }
 
 std::string profile_file(const std::optional<std::string>& data, const std::string& name) {
@@ -93,6 +96,7 @@ ExitCode calibrate_kernels(const KernelCalibration& options) {
     write_output(options.output, text);
   }
   if (options.json) write_output(options.json, kernel_fits_json(fits));
+  if (options.plot) write_output(options.plot, kernel_plots_svg(fits.rows));
   const bool colour = terminal_shows_colour();
   std::string text;
   if (!fits.rows.empty()) {

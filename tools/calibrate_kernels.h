@@ -18,9 +18,10 @@ struct KernelCalibration {
   std::optional<std::string> base;  // a name or a file
   std::optional<std::string> output;
   std::optional<std::string> json;  // the fit report
+  std::optional<std::string> plot;  // measured against fitted
 };
 
-/// --where, --assume and --json.
+/// --where, --assume, --json and --plot.
 void add_kernel_options(CLI::App& verb, KernelCalibration& options);
 
 /// The file of a profile that is a shipped name or a file. Throws InputError.

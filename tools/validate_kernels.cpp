@@ -12,6 +12,7 @@
 #include "scenarios/read_kernel_samples.h"
 #include "scenarios/read_profile.h"
 #include "tools/data_folders.h"
+#include "tools/kernel_plot.h"
 #include "tools/kernel_report.h"
 #include "tools/output.h"
 
@@ -22,6 +23,7 @@ struct Options {
   std::optional<std::string> data;
   std::optional<std::string> output;
   std::vector<std::string> gpus;
+  std::optional<std::string> plot;
   bool markdown = false;
 };
 
@@ -39,13 +41,10 @@ KernelSampleFiles recorded_samples(const DataFolders& folders, const Options& op
   return read;
 }
 
-void add_rows(TextTable& table, const KernelSamples& samples, const Profile& profile) {
-  const KernelFits fits = fit_kernels(samples, profile, {.bootstraps = 0});
-  for (const KernelFitRow& row : fits.rows) {
-    table.rows.push_back({{samples.gpu, row.op, fmt::format("{}", row.fitted.rows),
-                           fmt::format("{}", row.held_back.rows), error_text(row.held_back),
-                           row.before ? error_text(*row.before) : ""}});
-  }
+void add_row(TextTable& table, const std::string& gpu, const KernelFitRow& row) {
+  table.rows.push_back(
+      {{gpu, row.op, fmt::format("{}", row.fitted.rows), fmt::format("{}", row.held_back.rows),
+        error_text(row.held_back), row.before ? error_text(*row.before) : ""}});
 }
 
 ExitCode validate(const Options& options) {
@@ -60,12 +59,19 @@ ExitCode validate(const Options& options) {
                   .rows = {}};
   const KernelSampleFiles read = recorded_samples(folders, options);
   const bool terminal = isatty(STDERR_FILENO) != 0;
+  std::vector<KernelFitRow> drawn;
   for (const KernelSamples& samples : read.gpus) {
     const auto file = folders.profiles / (samples.gpu + ".json");
     if (!std::filesystem::exists(file)) continue;
     if (terminal) fmt::print(stderr, "fitting {}\n", samples.gpu);
-    add_rows(table, samples, read_profile(Document::read(file)));
+    const Profile profile = read_profile(Document::read(file));
+    for (KernelFitRow& row : fit_kernels(samples, profile, {.bootstraps = 0}).rows) {
+      add_row(table, samples.gpu, row);
+      row.op = samples.gpu + " " + row.op;
+      drawn.push_back(std::move(row));
+    }
   }
+  if (options.plot) write_output(options.plot, kernel_plots_svg(drawn));
   const bool colour = !options.output && terminal_shows_colour();
   write_output(options.output,
                options.markdown ? markdown_text(table) : aligned_text(table, colour));
@@ -81,6 +87,8 @@ Verb add_validate_kernels(CLI::App& validate_verb) {
   verb->add_option("--gpu", options->gpus, "These GPUs alone")->type_name("NAME...");
   verb->add_option("--data", options->data, "Folder with catalogue/, profiles/ and measured data")
       ->type_name("DIR");
+  verb->add_option("--plot", options->plot, "Draw measured against fitted times, as SVG")
+      ->type_name("FILE");
   verb->add_flag("--md", options->markdown, "Write Markdown");
   verb->add_option("-o,--output", options->output, "Write to a file")->type_name("FILE");
   return {verb, [options] { return validate(*options); }};

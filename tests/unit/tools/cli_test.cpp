@@ -320,6 +320,26 @@ TEST_CASE("calibrate fits the network to the collectives of its own record") {
   CHECK(curve["points"].size() == 4);
 }
 
+TEST_CASE("calibrate draws measured against fitted times") {
+  const TemporaryFolder folder;
+  const std::string plot = (folder / "fit.svg").string();
+  const Outcome outcome = flopcast(
+      "calibrate --from calibration/data/kernels/memory.csv --where gpu=h200-sxm --base h200-sxm"
+      " --plot '" +
+      plot + "'");
+  CHECK(outcome.code == 0);
+  const std::string drawn = contents(plot);
+  CHECK(drawn.starts_with("<svg"));
+  CHECK_THAT(drawn, Contains("memory elementwise") && Contains("39 fitted, 6 held back") &&
+                        Contains("</svg>"));
+  // One dot for each sample.
+  std::size_t dots = 0;
+  for (std::size_t at = drawn.find("h0"); at != std::string::npos; at = drawn.find("h0", at + 1)) {
+    ++dots;
+  }
+  CHECK(dots == 39 + 6);
+}
+
 TEST_CASE("profiles are listed, shown and compared") {
   CHECK_THAT(flopcast("profile list").out, Contains("mi355x") && Contains("fitted"));
   CHECK_THAT(flopcast("profile show h20-sxm").out,
