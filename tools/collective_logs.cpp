@@ -90,14 +90,12 @@ std::vector<GpuId> members_of(const Cluster& cluster, GroupShape shape) {
 
 // With the worst of its degraded cards and NVLinks: all channels wait for it.
 NetworkPath path_of(const Cluster& cluster, CollectiveKind kind, GroupShape shape) {
-  const System& system = cluster.spec().system;
   const bool pair = kind == CollectiveKind::send_recv;
   const std::vector<GpuId> gpus =
       members_of(cluster, pair ? GroupShape{shape.nodes > 1 ? 1 : 2, shape.nodes} : shape);
   NetworkPath path{.domain = domain_bandwidth(cluster, gpus), .network = {}, .network_hop = {}};
   if (shape.nodes > 1) {
-    const double nodes = std::max(1.0, 1.0 * domain_size(system) / system.gpus_per_node);
-    path.network = nodes * node_bandwidth(cluster, gpus);
+    path.network = node_bandwidth(cluster, gpus);
     path.network_hop = network_latency(cluster, gpus);
     path.sharp = cluster.spec().fabric.sharp;
   }

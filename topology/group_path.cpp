@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "topology/group_load.h"
@@ -66,16 +67,17 @@ BytesPerSecond domain_bandwidth(const Cluster& cluster, std::span<const GpuId> g
 BytesPerSecond node_bandwidth(const Cluster& cluster, std::span<const GpuId> gpus) {
   const System& system = cluster.spec().system;
   if (system.nics == 0) return {};
-  const int node = cluster.node_of(gpus.front());
-  std::vector<bool> used(static_cast<std::size_t>(system.nics));
+  const auto together =
+      static_cast<std::uint32_t>(std::max(system.gpus_per_node, system.nvlink_domain));
+  const std::uint32_t first = index_of(gpus.front()) / together;
+  std::set<std::pair<int, int>> cards;  // by node
   for (const GpuId gpu : gpus) {
-    const int local = static_cast<int>(index_of(gpu)) - node * system.gpus_per_node;
-    if (local < 0 || local >= system.gpus_per_node) continue;
-    used[static_cast<std::size_t>(card_of(system, local, system.nics))] = true;
+    if (index_of(gpu) / together != first) continue;
+    const int local = static_cast<int>(index_of(gpu)) % system.gpus_per_node;
+    cards.emplace(cluster.node_of(gpu), card_of(system, local, system.nics));
   }
-  const auto cards = std::ranges::count(used, true);
   const BytesPerSecond all =
-      static_cast<double>(cards) * card_bandwidth(system, cluster.spec().transport);
+      static_cast<double>(cards.size()) * card_bandwidth(system, cluster.spec().transport);
   return cluster.spec().missing_nics.empty() ? all : cards_left(cluster, gpus) * all;
 }
 

@@ -13,9 +13,10 @@ namespace flopcast {
 /// the group in a mesh.
 BytesPerSecond domain_bandwidth(const Cluster& cluster, std::span<const GpuId> gpus);
 
-/// Of one node, by all cards that the members in it use, at most one card per member. Where cards
-/// are missing, all nodes use as many as the node with fewest: NCCL takes as many channels as the
-/// least node has, ncclTopoPostset in graph/connect.cc of NCCL 2.30.7.
+/// Of one node, or of one NVLink domain of several (a rack), by all cards that the members in it
+/// use, at most one card per member. Where cards are missing, all nodes use as many as the node
+/// with fewest: NCCL takes as many channels as the least node has, ncclTopoPostset in
+/// graph/connect.cc of NCCL 2.30.7.
 BytesPerSecond node_bandwidth(const Cluster& cluster, std::span<const GpuId> gpus);
 
 /// One way between the first member and the one farthest from it: switches, long cables, staging in

@@ -94,6 +94,19 @@ TEST_CASE("a group is as wide as the cards that its members use") {
   CHECK(node_bandwidth(plain, gpus({0, 1, 8, 9})) == gigabytes_per_second(40));
 }
 
+// Two racks of four trays with 2 GPUs and 2 cards of 40 GB/s each.
+TEST_CASE("a group leaves an NVLink domain by the cards of all its trays") {
+  ClusterSpec spec{small_system(2, 2), 8, {.kind = FabricKind::single_switch}};
+  spec.system.nvlink_domain = 8;
+  const Cluster cluster(spec);
+  const auto width = [&](std::vector<std::uint32_t> members) {
+    return to_gigabytes_per_second(node_bandwidth(cluster, gpus(std::move(members))));
+  };
+  CHECK(width({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}) == Approx(320));
+  CHECK(width({0, 2, 4, 6, 8, 10, 12, 14}) == Approx(160));
+  CHECK(width({0, 1, 8, 9}) == Approx(80));
+}
+
 TEST_CASE("with a card all its GPUs lose their way out") {
   ClusterSpec spec = mirrored(FabricKind::single_switch);
   spec.missing_nics = {7};
