@@ -55,6 +55,32 @@ Framework nemo() {
   return framework;
 }
 
+/// Megatron-Bridge, NeMo's successor of 2025: the loss is Transformer Engine's one kernel. Source:
+/// NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/recipes: cross_entropy_fusion_impl "te".
+Framework megatron_bridge() {
+  Framework framework = nemo();
+  framework.name = "megatron-bridge";
+  framework.cross_entropy = CrossEntropy::one_kernel;
+  return framework;
+}
+
+/// Megatron-FSDP (--use-megatron-fsdp) with optim_grads_params: a unit is a layer, what is left is
+/// embedding, last norm and head. Units are gathered into one buffer, in place, and there is memory
+/// for two (fsdp_double_buffer). A weight gradient is added into the input of its reduction, which
+/// follows every micro-batch, in a pipeline, too; of replicas only the last (is_last_microbatch).
+/// Source: Megatron-LM, core/distributed/fsdp: mcore_fsdp_adapter.py (fsdp_unit_modules),
+/// src/README.md, src/docs/runtime_schedule.md, src/megatron_fsdp/param_and_grad_buffer.py
+/// (optim_grads_params: weights, main weights and gradients are distributed).
+Framework megatron_fsdp() {
+  Framework framework = megatron();
+  framework.name = "megatron-fsdp";
+  framework.shards_parameters = true;
+  framework.reduces_each_micro_batch = true;
+  framework.defers_reductions_in_pipeline = false;
+  framework.replicas_reduce_each_micro_batch = false;
+  return framework;
+}
+
 /// PyTorch tensor parallel and DDP: gathered inputs are kept, buckets by bytes.
 /// scaled_dot_product_attention prefers FlashAttention-2 up to Hopper. Source: PyTorch 2.14.1,
 /// torch.distributed.tensor.parallel, DistributedDataParallel; torchtitan, models/attention.py.
@@ -149,10 +175,12 @@ struct NamedPreset {
   std::string_view name;
   Preset make;
 };
-constexpr std::array<NamedPreset, 9> kPresets{{{"megatron", megatron},
+constexpr std::array<NamedPreset, 11> kPresets{{{"megatron", megatron},
                                                {"megatron-2021", megatron_2021},
                                                {"megatron-deepspeed", megatron_deepspeed},
                                                {"nemo", nemo},
+                                               {"megatron-bridge", megatron_bridge},
+                                               {"megatron-fsdp", megatron_fsdp},
                                                {"torch-ddp", torch_ddp},
                                                {"fsdp2", fsdp2},
                                                {"fsdp1", fsdp1},

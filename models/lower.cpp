@@ -63,7 +63,7 @@ std::optional<std::string> sharding_gap(const Job& job) {
   const Framework& framework = job.training.framework;
   if (layout.zero == 3 && !framework.shards_parameters) {
     return "ZeRO stage 3 of " + framework.name +
-           " is not simulated yet; of fsdp1, fsdp2, mosaicml and deepspeed it is";
+           " is not simulated; of megatron-fsdp, fsdp1, fsdp2, mosaicml and deepspeed it is";
   }
   const bool reduces_each = layout.zero == 2 && framework.reduces_each_micro_batch;
   const bool needs_whole = layout.zero == 3 || layout.shard > 0 || reduces_each;

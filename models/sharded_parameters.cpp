@@ -35,7 +35,8 @@ ShardedParameters::ShardedParameters(const OperatorContext& context, std::vector
       program_(program),
       tables_(tables),
       parameter_(element_size(context.training.parameter_dtype).value),
-      gradient_(element_size(context.training.gradient_dtype).value) {
+      gradient_(element_size(context.training.gradient_dtype).value),
+      written_(context.training.framework.fresh_gradients ? parameter_ : gradient_) {
   states_.reserve(chunks_.size());
   for (const ChunkUnits& chunk : chunks_) states_.emplace_back(chunk.units.size());
   plan(schedule);
@@ -52,13 +53,14 @@ void ShardedParameters::plan(const std::vector<ScheduleOp>& schedule) {
   }
 }
 
-/// With a pipeline gradients are reduced once, after the last micro-batch: PyTorch 2.14.1,
+/// PyTorch's pipeline reduces gradients once, after the last micro-batch: PyTorch 2.14.1,
 /// torch/distributed/pipelining/stage.py, backward_maybe_with_nosync. DeepSpeed has no pipeline
 /// with ZeRO-2 or 3.
 void ShardedParameters::plan_pass(const ScheduleOp& op, bool final) {
   const auto c = static_cast<std::size_t>(op.chunk);
   const bool backward = op.pass == Pass::backward;
-  const bool each = framework().reduces_each_micro_batch && context_.layout.grid.pp == 1;
+  const bool deferred = context_.layout.grid.pp > 1 && framework().defers_reductions_in_pipeline;
+  const bool each = framework().reduces_each_micro_batch && !deferred;
   std::vector<std::size_t> order = forward_order(chunks_[c]);
   if (backward) std::ranges::reverse(order);
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -169,7 +171,7 @@ void ShardedParameters::begin() {
   }
   gather_ahead();
   if (use.backward && use.first) {
-    hold(kCompute, static_cast<double>(unit_of(use).elements) * parameter_);
+    hold(kCompute, static_cast<double>(unit_of(use).elements) * written_);
   }
 }
 
@@ -189,10 +191,10 @@ void ShardedParameters::end() {
 void ShardedParameters::accumulate(const Use& use) {
   const auto elements = static_cast<double>(unit_of(use).elements);
   UnitState& state = state_of(use);
-  const double reads = parameter_ + (state.accumulated ? gradient_ : 0);
+  const double reads = written_ + (state.accumulated ? gradient_ : 0);
   if (!state.accumulated) hold(kCompute, elements * gradient_);
   copy("add gradients", elements * (reads + gradient_), StepCategory::backward);
-  free(kCompute, elements * parameter_);
+  free(kCompute, elements * written_);
   state.accumulated = true;
 }
 
@@ -205,11 +207,11 @@ void ShardedParameters::hold_reduction_input(const Use& use) {
   }
   if (state.accumulated) {
     accumulate(use);
-  } else if (framework().copies_gathered || parameter_ != gradient_) {
+  } else if (framework().copies_gathered || written_ != gradient_) {
     const auto elements = static_cast<double>(unit_of(use).elements);
     hold(kCompute, elements * gradient_);
-    copy("copy gradients", elements * (parameter_ + gradient_), StepCategory::backward);
-    free(kCompute, elements * parameter_);
+    copy("copy gradients", elements * (written_ + gradient_), StepCategory::backward);
+    free(kCompute, elements * written_);
   }
   state.accumulated = false;
 }

@@ -91,6 +91,7 @@ class ShardedParameters {
   CostTables& tables_;
   double parameter_;  // bytes per element as gathered
   double gradient_;   // bytes per element as reduced
+  double written_;    // bytes per element as the backward pass writes gradients
   std::vector<Use> uses_;
   std::vector<std::vector<UnitState>> states_;
   std::size_t next_ = 0;              // use that begins or is under way

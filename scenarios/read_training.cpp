@@ -192,6 +192,7 @@ Framework read_framework(const std::optional<Node>& node) {
   fields.flag("zero_all_reduces", framework.zero_all_reduces);
   fields.flag("zero_by_tensor", framework.zero_by_tensor);
   fields.flag("reduces_each_micro_batch", framework.reduces_each_micro_batch);
+  fields.flag("defers_reductions_in_pipeline", framework.defers_reductions_in_pipeline);
   fields.flag("shards_parameters", framework.shards_parameters);
   fields.flag("shards_ends_apart", framework.shards_ends_apart);
   fields.count("gathers_ahead", framework.gathers_ahead, 0, kMostGathersAhead);

@@ -145,6 +145,7 @@ TEST_CASE("each stage of ZeRO sends what the paper and DeepSpeed's code say") {
     CHECK(sent("deepspeed", 2) == expected("deepspeed_zero1_zero2_default"));
     CHECK(sent("deepspeed", 3) == expected("zero3_reshard_after_forward"));
     CHECK(sent("fsdp2", 3) == expected("zero3_reshard_after_forward"));
+    CHECK(sent("megatron-fsdp", 3) == expected("zero3_reshard_after_forward"));
   }
 }
 
@@ -191,6 +192,8 @@ TEST_CASE("accumulation changes how often gradients are reduced, not the bytes o
   CHECK(gathers(step_of("deepspeed", 2)) == Approx(w));
   CHECK(gradients(step_of("deepspeed", 3)) == Approx(micro_batches * w));
   CHECK(gathers(step_of("deepspeed", 3)) == Approx(micro_batches * 2 * w));
+  CHECK(gradients(step_of("megatron-fsdp", 3)) == Approx(micro_batches * w));
+  CHECK(gathers(step_of("megatron-fsdp", 3)) == Approx(micro_batches * 2 * w));
   CHECK(step_of("deepspeed", 2).calls(0, StepCategory::gradient) ==
         static_cast<std::uint64_t>(micro_batches) *
             step_of("deepspeed", 1).calls(0, StepCategory::gradient));
@@ -282,7 +285,7 @@ TEST_CASE("memory of FSDP is the shards and the units in flight") {
 }
 
 TEST_CASE("a step gives back what its sharded units held") {
-  for (const char* framework : {"fsdp2", "fsdp1", "mosaicml", "deepspeed"}) {
+  for (const char* framework : {"fsdp2", "fsdp1", "mosaicml", "deepspeed", "megatron-fsdp"}) {
     for (const bool each : {true, false}) {
       for (const Reshard reshard : {Reshard::all_but_last, Reshard::always, Reshard::never}) {
         CAPTURE(framework, each, static_cast<int>(reshard));
@@ -299,4 +302,34 @@ TEST_CASE("a step gives back what its sharded units held") {
       }
     }
   }
+}
+
+// Megatron-LM, core/distributed/fsdp/src/README.md: of each parameter the shard has a weight (2),
+// its main gradient (4), the main weight and two moments (12). Weight gradients are written where
+// they are reduced (4), so that a layer's backward pass has two layers gathered, its gradients, and
+// the root module's weights and gradients: no copies.
+TEST_CASE("Megatron-FSDP adds weight gradients into the input of their reduction") {
+  Job job = five_units(8, 1);
+  job.training.framework = *framework_preset("megatron-fsdp");
+  const double layer = 4 * 1024.0 * 1024 + 3 * 4096 * 1024 + 2 * 1024;
+  const double root = 2 * 1024 * 1024 + 1024;
+  const Step step = run_step(job, {}, gigabytes_per_second(1e12));
+  const auto held = [&step](MemoryPool pool) { return static_cast<double>(step.peak(0, pool)); };
+  CHECK(held(MemoryPool::parameters) + held(MemoryPool::gradients) + held(MemoryPool::optimizer) ==
+        Approx(18 * (4 * layer + root) / 8));
+  CHECK(held(MemoryPool::buffers) == Approx((2 + 4) * root + (2 * 2 + 4) * layer));
+  for (const Span& span : step.timeline.spans) {
+    CHECK_FALSE(step.plan.workload.labels[index_of(span.label)].starts_with("copy"));
+  }
+}
+
+TEST_CASE("in a pipeline Megatron-FSDP reduces after every micro-batch, PyTorch's after the last") {
+  const auto reductions = [](const char* framework, std::int64_t micro_batches) {
+    Job job = five_units(4, micro_batches);
+    job.layout.grid.pp = 2;
+    job.training.framework = *framework_preset(framework);
+    return run_step(job).calls(0, StepCategory::gradient);
+  };
+  CHECK(reductions("megatron-fsdp", 3) == 3 * reductions("megatron-fsdp", 1));
+  CHECK(reductions("fsdp2", 3) == reductions("fsdp2", 1));
 }
