@@ -65,6 +65,7 @@ RecordedTable read_recorded(const Node& node) {
       .source = node.at("source").text(),
       .gpu = node.at("gpu").text(),
       .cluster = node.at("cluster").text(),
+      .machine = node.at("machine").text(),
       .group = node.at("group").text(),
       .generation = node.at("generation").one_of(kGpuGenerations),
       .sharp = false,

@@ -19,8 +19,8 @@ import sys
 
 from published_marks import mark, twin
 from published_sources import (ADAPTERS, BF16_GRADIENTS, COMPILED, DOCUMENTS, EXPERT_TENSOR, FSDP_GRADIENTS, GRAPHS,
-                               LATER_KERNELS, LESS_POWER, MODELS, NETWORK, NO_OVERLAP, OTHER_RELEASE, OWN_SHAPES,
-                               SOURCES, SQUAD, SYSTEMS, TENSOR_OVERLAP, UNKNOWN_RECOMPUTE, WHOLE_EXPERTS,
+                               LATER_KERNELS, LESS_POWER, MEGATRON_FSDP, MEGATRON_FSDP_RULES, MODELS, NETWORK, NO_OVERLAP,
+                               OTHER_RELEASE, OWN_SHAPES, SOURCES, SQUAD, SYSTEMS, TENSOR_OVERLAP, UNKNOWN_RECOMPUTE, WHOLE_EXPERTS,
                                WHOLE_RECOMPUTE, WHOLE_SAMPLES, WIDE_ATTENTION, WITH_LOSS)
 from published_tables import read_table, write_table
 
@@ -249,7 +249,7 @@ def source_keys(row, table, keys, notes):
         keys["training.tensor_overlap"] = True
     if table == "fms-fsdp":
         keys["framework"] = dict(COMPILED, preset="fsdp1")
-    if keys.get("framework") == "nemo":
+    if keys.get("framework") in ("nemo", "megatron-bridge"):
         notes.append(BF16_GRADIENTS)
         if "not stated" in (row["hardware"]["network"] or "not stated"):
             notes.append(NETWORK)
@@ -261,6 +261,11 @@ def source_keys(row, table, keys, notes):
             keys["training.tensor_overlap"] = True
         if re.search("token ?drop[:,]", " ".join(row["notes"])) or row["model"]["name"].startswith("Grok"):
             keys["training.capacity_factor"] = 1
+        if row["zero_stage"] == 3:
+            keys["framework"] = MEGATRON_FSDP
+            notes.append(MEGATRON_FSDP_RULES)
+    if row["overlap"].get("cpu_offloading_num_layers"):
+        keys["training.offload.activations.layers"] = row["overlap"]["cpu_offloading_num_layers"]
 
 
 def graph_keys(row, keys, notes):
@@ -302,8 +307,6 @@ def scenario_of(row):
     table, keys = source_of(row)
     if row["completeness"]["level"] == "partial":
         raise LeftOut("not published: " + ", ".join(row["completeness"]["missing"]))
-    if row["overlap"].get("cpu_offloading_num_layers"):
-        raise LeftOut("activations offloaded to the host")
     notes = []
     keys = {"name": row["id"], "source": source_text(row)} | model_keys(row, table) | \
         cluster_keys(row, table, notes) | keys | parallel_keys(row, table, notes)

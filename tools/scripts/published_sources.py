@@ -38,6 +38,9 @@ OWN_SHAPES = {"vtrain-multi-node": "megatron-1.7b", "vtrain-single-node": "megat
 NO_OVERLAP = ("Assumed. Data parallel traffic follows the backward pass, as in Megatron and "
               "DeepSpeed then.")
 BF16_GRADIENTS = "Assumed. Gradients: reduced in bf16, as NVIDIA's performance recipes set it."
+MEGATRON_FSDP = {"preset": "megatron-fsdp", "cross_entropy": "one_kernel", "fused_wgrad_accumulation": False}
+MEGATRON_FSDP_RULES = ("Megatron-FSDP with Megatron-Bridge's loss, whose weight gradients are added by kernels of their own, as NVIDIA's performance recipes "
+                       "set it (gradient_accumulation_fusion False).")
 NETWORK = "Assumed. Network: one 400 Gb/s InfiniBand card per GPU, as in DGX H100."
 TENSOR_OVERLAP = "Assumed. Tensor parallel overlap: on, as in NVIDIA's performance recipes."
 FSDP_GRADIENTS = "Assumed. Gradients: reduced in bf16, as the framework's pure bf16 policy has it."
@@ -95,7 +98,7 @@ SOURCES = [
         "training.overlap_p2p": False, "parallel.account_embedding_in_split": True,
         "parallel.account_loss_in_split": True}),
     ("dgxc", "dgx-cloud", NVIDIA), ("nemo", "nemo", NVIDIA), ("mlperf", "mlperf", NVIDIA),
-    ("mbridge", "megatron-bridge", NVIDIA), ("mb", "megatron-bridge", NVIDIA),
+    ("mb", "megatron-bridge", NVIDIA | {"framework": "megatron-bridge"}),
     ("mcore-moe", "mcore-moe-report", NVIDIA), ("modelzoo", "moe-modelzoo", NVIDIA),
     ("megatron", "megatron-lm", {"framework": "megatron"}), ("sc21", "megatron-lm", {}),
     ("korthikanti", "korthikanti", {}), ("primus", "amd-primus", {"framework": "megatron"}),
