@@ -1,11 +1,13 @@
 #pragma once
 
-// Is a measured table what its machine should reach? Each row is held against NCCL's own
-// constants for the machine and against what its links carry at best; a table that stays far below
-// names what usually is the cause, and which sign of it was seen.
+// Is a measured table what its machine should reach? Each row is held against NCCL's own constants
+// for the machine, or closer against what the machine itself took when it was well, and against
+// what its links carry at best; a table that stays far below names what usually is the cause, and
+// which sign of it was seen.
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +28,7 @@ struct CheckedRow {
   Bytes size;
   Seconds time;
   Seconds bound;             // by the model
+  bool own = false;          // the bound is what the machine took when it was well
   double reached = 0;        // bound / time
   Seconds links;             // by the bandwidth of the links alone
   double links_reached = 0;  // links / time
@@ -57,6 +60,9 @@ struct CheckedTable {
   bool healthy() const { return shortfalls.empty(); }
 };
 
-CheckedTable check_table(const PlacedTable& table, const NetworkModel& expected);
+/// `well`: tables of the same machine without a fault. The first of the same kind and group shape
+/// is the bound between its sizes, the model elsewhere.
+CheckedTable check_table(const PlacedTable& table, const NetworkModel& expected,
+                         std::span<const PlacedTable> well = {});
 
 }  // namespace flopcast

@@ -89,6 +89,15 @@ NetworkModel nccl_prior(const RecordedTable& table) {
   return model;
 }
 
+CheckedTable check_recorded(const RecordedTable& table, std::span<const RecordedTable> all) {
+  std::vector<PlacedTable> well;
+  for (const RecordedTable& other : all) {
+    if (&other == &table || !counts(other) || other.machine != table.machine) continue;
+    well.push_back(other.placed);
+  }
+  return check_table(table.placed, nccl_prior(table), well);
+}
+
 std::vector<PriorErrors> validate_prior(std::span<const RecordedTable> tables) {
   std::vector<PriorErrors> out;
   const auto groups = grouped(tables, &RecordedTable::group);

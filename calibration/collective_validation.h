@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "calibration/collective_fit.h"
+#include "calibration/collective_check.h"
 
 namespace flopcast {
 
@@ -21,6 +21,7 @@ struct RecordedTable {
   std::string source;
   std::string gpu;
   std::string cluster;  // tables of one machine in one set-up
+  std::string machine;  // in whatever set-up
   std::string group;    // machines of one kind
   GpuGeneration generation = GpuGeneration::hopper;
   bool sharp = false;
@@ -31,6 +32,9 @@ struct RecordedTable {
 
 /// NCCL's own constants for the machine of a table.
 NetworkModel nccl_prior(const RecordedTable& table);
+
+/// Against NCCL's constants and, where there are any, other healthy tables of its machine.
+CheckedTable check_recorded(const RecordedTable& table, std::span<const RecordedTable> all);
 
 /// Mean error of each table of a kind of machine by the prior alone.
 struct PriorErrors {

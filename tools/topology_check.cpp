@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "tools/text_table.h"
@@ -11,7 +13,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kLow = 0.5;  // of the model; such rows are shown as bad
+constexpr double kLow = 0.5;  // of what is expected; such rows are shown as bad
+
+std::string_view bound_text(const CheckedRow& row) {
+  return row.own ? "a healthy log" : "the model";
+}
+
+Evidence evidence_of(const CheckedTable& checked) {
+  const bool own = std::ranges::all_of(checked.rows, &CheckedRow::own);
+  return own ? Evidence::measured : Evidence::assumed;
+}
 
 /// As nccl-tests defines it.
 BytesPerSecond bus_bandwidth(const PlacedTable& placed, const CheckedRow& row, Seconds time) {
@@ -25,8 +36,9 @@ TextTable rows_table(const CheckedLog& log) {
                 .columns = {{"size"},
                             {"measured us"},
                             {"bus GB/s"},
-                            {"model us"},
-                            {"of model"},
+                            {"expected us"},
+                            {"of expected"},
+                            {"expected by", Align::left},
                             {"links alone us"},
                             {"of links"}},
                 .rows = {}};
@@ -36,16 +48,19 @@ TextTable rows_table(const CheckedLog& log) {
     out.rows.push_back(
         {{to_text(row.size), fmt::format("{:.1f}", to_microseconds(row.time)),
           fmt::format("{:.2f}", bus), fmt::format("{:.1f}", to_microseconds(row.bound)),
-          percent_text(row.reached), fmt::format("{:.1f}", to_microseconds(row.links)),
-          percent_text(row.links_reached)},
+          percent_text(row.reached), std::string(bound_text(row)),
+          fmt::format("{:.1f}", to_microseconds(row.links)), percent_text(row.links_reached)},
          row.reached < kLow ? Tone::bad : Tone::plain});
   }
   return out;
 }
 
 std::string verdict_text(const CheckedTable& checked) {
-  if (checked.healthy()) return "as expected: no shortfall against the model (assumed)\n";
-  std::string text = "below what the cluster should reach (assumed):";
+  const std::string_view evidence = to_text(evidence_of(checked));
+  if (checked.healthy()) {
+    return fmt::format("as expected: no shortfall against what is expected ({})\n", evidence);
+  }
+  std::string text = fmt::format("below what the cluster should reach ({}):", evidence);
   for (const Shortfall shortfall : checked.shortfalls) {
     text += fmt::format(" {}", to_text(shortfall));
   }
@@ -65,6 +80,7 @@ Json log_json(const CheckedLog& log) {
          {"bus_bandwidth_bytes_per_second", bus_bandwidth(log.placed, row, row.time).value},
          {"model_time_s", row.bound.value},
          {"reached_of_model", row.reached},
+         {"expected_by", row.own ? "healthy_log" : "model"},
          {"links_time_s", row.links.value},
          {"reached_of_links", row.links_reached}});
   }
@@ -78,6 +94,7 @@ Json log_json(const CheckedLog& log) {
           {"kind", to_text(table.kind)},
           {"ranks_per_node", log.placed.shape.ranks_per_node},
           {"nodes", log.placed.shape.nodes},
+          {"evidence", to_text(evidence_of(log.checked))},
           {"healthy", log.checked.healthy()},
           {"shortfalls", shortfalls},
           {"likely_causes", causes},
@@ -99,7 +116,7 @@ std::string topology_check_text(std::span<const CheckedLog> logs, bool colour) {
 }
 
 std::string topology_check_json(std::span<const CheckedLog> logs) {
-  Json document{{"schema_version", 1}, {"evidence", "assumed"}, {"logs", Json::array()}};
+  Json document{{"schema_version", 1}, {"logs", Json::array()}};
   for (const CheckedLog& log : logs) document["logs"].push_back(log_json(log));
   return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -33,6 +33,7 @@ struct ShowOptions {
   std::optional<std::string> output;
   std::optional<std::string> dot;
   CollectiveLogOptions logs;  // of --check; its system is the cluster's
+  std::vector<std::string> healthy;
 };
 
 struct ImportOptions {
@@ -55,10 +56,13 @@ ExitCode check_logs(const Cluster& cluster, const ShowOptions& options, Topology
   const NetworkModel model =
       CollectiveMachine{.system = cluster.spec().system, .sharp = cluster.spec().fabric.sharp}
           .prior();
+  CollectiveLogOptions before = options.logs;
+  before.files = options.healthy;
+  const std::vector<PlacedTable> well = tables_on(cluster, before);
   std::vector<CheckedLog> logs;
   bool healthy = true;
   for (PlacedTable& placed : tables_on(cluster, options.logs)) {
-    CheckedTable checked = check_table(placed, model);
+    CheckedTable checked = check_table(placed, model, well);
     healthy = healthy && checked.healthy();
     logs.push_back({.placed = std::move(placed), .checked = std::move(checked)});
   }
@@ -72,6 +76,9 @@ ExitCode show(const ShowOptions& options) {
   const TopologyFormat format = read_format(options.format);
   if (!options.file && !options.system) {
     throw InputError("topology show: expected a scenario FILE, or --system NAME --nodes N");
+  }
+  if (!options.healthy.empty() && options.logs.files.empty()) {
+    throw InputError("--healthy: expected --check LOG..., the logs that are held against these");
   }
   std::vector<Override> overrides;
   const auto set = [&](const char* path, const std::optional<std::string>& value) {
@@ -132,6 +139,10 @@ Verb add_topology_verb(CLI::App& app) {
   show_verb
       ->add_option("--check", options->logs.files,
                    "Logs of nccl-tests instead: what they reach of links and model, likely causes")
+      ->type_name("LOG...");
+  show_verb
+      ->add_option("--healthy", options->healthy,
+                   "Logs of the same machine when it was well: the measure for their group shapes")
       ->type_name("LOG...");
   show_verb->add_option("--kind", options->logs.kind,
                         "The collective, where a log does not say it");

@@ -94,7 +94,7 @@ TextTable faults_table(std::span<const RecordedTable> tables) {
   std::size_t healthy = 0;
   std::size_t wrong = 0;
   for (const RecordedTable& table : tables) {
-    const CheckedTable checked = check_table(table.placed, nccl_prior(table));
+    const CheckedTable checked = check_recorded(table, tables);
     (table.fault ? faulty : healthy) += 1;
     if (!checked.healthy()) (table.fault ? found : wrong) += 1;
     if (!table.fault && checked.healthy()) continue;

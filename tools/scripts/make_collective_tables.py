@@ -59,6 +59,12 @@ def cluster(entry):
     return tag if "polaris" in tag or "alps" in tag else entry["id"]
 
 
+def machine(entry):
+    """The machine in whatever set-up: whose tables of one shape may be compared row by row."""
+    name = cluster(entry)
+    return next((family for family in ("alps", "polaris", "cl00") if family in name), name)
+
+
 def group(entry, label):
     """Machines that are summed up together in a report."""
     if label in ("PCIe", "AMD") or entry["fabric"] in ("nvbridge", "pcie+nvbridge"):
@@ -123,7 +129,7 @@ def main():
         one_domain = entry["fabric"] == "nvl72"
         table = {"id": entry["id"], "source": entry["source"] or "", "gpu": entry["gpu_model"],
                  "fabric": entry["fabric"], "library": entry["nccl_version"] or "",
-                 "cluster": cluster(entry), "group": group(entry, label),
+                 "cluster": cluster(entry), "machine": machine(entry), "group": group(entry, label),
                  "kind": KINDS[entry["collective"]], "generation": generation,
                  "ranks_per_node": entry["gpus"] if one_domain else entry["gpus_per_node"],
                  "nodes": 1 if one_domain else entry["nodes"], "domain": f"{domain_rate(entry, label, domain):g} GB/s",
