@@ -14,8 +14,6 @@ namespace {
 
 constexpr std::string_view kStepTime = "step_time";
 
-bool is_time(const Comparison& run) { return run.metric.name == kStepTime; }
-
 std::string scale_of(int gpus) {
   if (gpus <= 8) return "1 to 8 GPUs";
   if (gpus <= 64) return "9 to 64 GPUs";
@@ -150,6 +148,8 @@ std::vector<double> ranks(std::span<const double> values) {
 }
 
 }  // namespace
+
+bool is_time(const Comparison& run) { return run.metric.name == kStepTime; }
 
 std::string source_of(const Trial& trial) {
   return std::filesystem::path(trial.file).stem().string();

@@ -26,6 +26,9 @@ struct Comparison {
   double error() const { return predicted / measured - 1; }
 };
 
+/// Whether it is a step time.
+bool is_time(const Comparison& run);
+
 /// Errors of some runs, relative. The 90th percentile is the smallest size that 90 % do not exceed.
 struct ErrorSummary {
   std::string group;  // "gpu h100-sxm"

@@ -9,8 +9,7 @@
 
 namespace flopcast {
 
-/// Across the measured time, up the ratio of fitted to measured, both logarithmic; samples that the
-/// fit saw and those held back in two colours. Rows without points have no panel.
+/// One panel for each row that has points (scatter_plot.h).
 std::string kernel_plots_svg(std::span<const KernelFitRow> rows);
 
 }  // namespace flopcast

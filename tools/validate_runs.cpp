@@ -11,6 +11,7 @@
 #include "tools/data_folders.h"
 #include "tools/output.h"
 #include "tools/scenario_options.h"
+#include "tools/validation_plot.h"
 #include "tools/validation_report.h"
 
 namespace flopcast {
@@ -24,6 +25,7 @@ struct ValidateOptions {
   bool left_out = false;
   std::optional<std::string> output;
   std::optional<std::string> bands;
+  std::optional<std::string> plot;
 };
 
 /// A run that is not simulated yet is counted; one that cannot be is a mistake of the table.
@@ -55,6 +57,7 @@ ExitCode compare(const ValidateOptions& options) {
   if (options.bands) {
     write_output(options.bands, error_bands_text(error_bands(validation.runs)));
   }
+  if (options.plot) write_output(options.plot, validation_plot_svg(validation));
   refuse_mistakes(trials);
   return ExitCode::passed;
 }
@@ -79,6 +82,8 @@ std::function<ExitCode()> add_validate_runs(CLI::App& validate) {
   validate
       .add_option("--write-bands", options->bands,
                   "Write the error bands that these runs' fit marks give to a file")
+      ->type_name("FILE");
+  validate.add_option("--plot", options->plot, "Draw forecast over measured step times, an SVG")
       ->type_name("FILE");
   validate.add_option("-o,--output", options->output, "Write the report to a file")
       ->type_name("FILE");

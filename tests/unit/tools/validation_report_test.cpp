@@ -1,6 +1,7 @@
 // The error table of measured runs in its four formats.
 
 #include "tools/validation_report.h"
+#include "tools/validation_plot.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -62,6 +63,17 @@ TEST_CASE("the table has errors in percent by group, and what has no forecast") 
 
 TEST_CASE("bands say how many runs lie in them") {
   CHECK_THAT(report({}), Contains("dense       20  0.90  1.20          3  66.7 %"));
+}
+
+TEST_CASE("the picture has a dot for each step time, by style") {
+  const std::vector<Trial> of = trials();
+  const std::string drawn = validation_plot_svg(validation_of(of));
+  CHECK_THAT(drawn, Contains(">dense</text>") && Contains(">3 runs: 5.0 / 50.0 %</text>"));
+  std::size_t dots = 0;
+  for (std::size_t at = drawn.find("h0"); at != std::string::npos; at = drawn.find("h0", at + 1)) {
+    ++dots;
+  }
+  CHECK(dots == 3);
 }
 
 TEST_CASE("the largest errors come first and say where their steps go") {
