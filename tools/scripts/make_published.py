@@ -261,9 +261,11 @@ def source_keys(row, table, keys, notes):
             keys["training.tensor_overlap"] = True
         if re.search("token ?drop[:,]", " ".join(row["notes"])) or row["model"]["name"].startswith("Grok"):
             keys["training.capacity_factor"] = 1
-        if row["zero_stage"] == 3:
+        if row["zero_stage"] == 3 and table == "megatron-bridge":
             keys["framework"] = MEGATRON_FSDP
             notes.append(MEGATRON_FSDP_RULES)
+        elif row["zero_stage"] == 3:
+            keys["framework"] = "megatron-fsdp"
     if row["overlap"].get("cpu_offloading_num_layers"):
         keys["training.offload.activations.layers"] = row["overlap"]["cpu_offloading_num_layers"]
 
