@@ -176,16 +176,16 @@ struct NamedPreset {
   Preset make;
 };
 constexpr std::array<NamedPreset, 11> kPresets{{{"megatron", megatron},
-                                               {"megatron-2021", megatron_2021},
-                                               {"megatron-deepspeed", megatron_deepspeed},
-                                               {"nemo", nemo},
-                                               {"megatron-bridge", megatron_bridge},
-                                               {"megatron-fsdp", megatron_fsdp},
-                                               {"torch-ddp", torch_ddp},
-                                               {"fsdp2", fsdp2},
-                                               {"fsdp1", fsdp1},
-                                               {"mosaicml", mosaicml},
-                                               {"deepspeed", deepspeed}}};
+                                                {"megatron-2021", megatron_2021},
+                                                {"megatron-deepspeed", megatron_deepspeed},
+                                                {"nemo", nemo},
+                                                {"megatron-bridge", megatron_bridge},
+                                                {"megatron-fsdp", megatron_fsdp},
+                                                {"torch-ddp", torch_ddp},
+                                                {"fsdp2", fsdp2},
+                                                {"fsdp1", fsdp1},
+                                                {"mosaicml", mosaicml},
+                                                {"deepspeed", deepspeed}}};
 
 }  // namespace
 

@@ -62,7 +62,7 @@ def cluster(entry):
 def machine(entry):
     """The machine in whatever set-up: whose tables of one shape may be compared row by row."""
     name = cluster(entry)
-    return next((family for family in ("alps", "polaris", "cl00") if family in name), name)
+    return next((family for family in ("alps", "cl00") if family in name), name)
 
 
 def group(entry, label):
