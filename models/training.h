@@ -125,7 +125,7 @@ struct Framework {
   bool zero_by_tensor = false;
   /// ZeRO-2 and 3: gradients are reduced after every micro-batch, not only after the last.
   bool reduces_each_micro_batch = false;
-  bool defers_reductions_in_pipeline = true;  // ZeRO-3 with pp > 1: only after the last, all the same
+  bool defers_reductions_in_pipeline = true;  // ZeRO-3, pp > 1: after the last one
   /// Knows ZeRO-3, layer by layer; the fields after it say how.
   bool shards_parameters = false;
   bool shards_ends_apart = false;  // embedding and head by themselves, not in the root module
