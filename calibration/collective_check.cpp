@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 namespace flopcast {
@@ -193,6 +194,13 @@ struct Reached {
   bool own = false;
 };
 
+template <class Sizes>
+std::vector<CheckedRow> rows_of(const std::vector<CheckedRow>& rows, Sizes fits) {
+  std::vector<CheckedRow> out;
+  std::ranges::copy_if(rows, std::back_inserter(out), fits, &CheckedRow::size);
+  return out;
+}
+
 Reached reached_by(std::span<const CheckedRow> rows) {
   std::vector<double> reached;
   reached.reserve(rows.size());
@@ -200,18 +208,13 @@ Reached reached_by(std::span<const CheckedRow> rows) {
   return {.median = median(std::move(reached)), .own = std::ranges::all_of(rows, &CheckedRow::own)};
 }
 
-Reached reached_by_small(std::span<const CheckedRow> rows) {
-  const auto end = std::ranges::find_if(
-      rows, [](Bytes size) { return size > kSmall; }, &CheckedRow::size);
-  return reached_by({rows.begin(), end});
+Reached reached_by_small(const std::vector<CheckedRow>& rows) {
+  return reached_by(rows_of(rows, [](Bytes size) { return size <= kSmall; }));
 }
 
-Reached reached_by_large(std::span<const CheckedRow> rows) {
-  const auto begin = std::ranges::find_if(
-      rows, [](Bytes size) { return size >= kLarge; }, &CheckedRow::size);
-  std::span<const CheckedRow> large{begin, rows.end()};
-  if (large.size() > kLargeRows) large = large.last(kLargeRows);
-  return reached_by(large);
+Reached reached_by_large(const std::vector<CheckedRow>& rows) {
+  const std::vector<CheckedRow> large = rows_of(rows, [](Bytes size) { return size >= kLarge; });
+  return reached_by(std::span(large).last(std::min(large.size(), kLargeRows)));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ std::string_view to_text(Shortfall shortfall);
 struct CheckedRow {
   Bytes size;
   Seconds time;
-  Seconds bound;             // by the model
+  Seconds bound;             // what is expected: by the model, or `own`
   bool own = false;          // the bound is what the machine took when it was well
   double reached = 0;        // bound / time
   Seconds links;             // by the bandwidth of the links alone

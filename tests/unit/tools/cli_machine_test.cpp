@@ -13,12 +13,6 @@ using Catch::Matchers::Contains;
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-namespace {
-
-const std::string kExample = "scenarios/examples/llama3-8b-8-h100.json";
-
-}  // namespace
-
 TEST_CASE("import reads a log of nccl-tests and holds it against its machine") {
   const std::string log = "tests/data/nccl/logs/h100-sxm_ar_16gpu_2n_ndr400x8_t309.txt";
   const json read = json::parse(flopcast("import " + log + " --format json").out);

@@ -14,12 +14,6 @@ using Catch::Matchers::Contains;
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-namespace {
-
-const std::string kExample = "scenarios/examples/llama3-8b-8-h100.json";
-
-}  // namespace
-
 TEST_CASE("a run prints its table without colour and passes") {
   const Outcome outcome = flopcast("run " + kExample + " --set expect={}");
   CHECK(outcome.code == 0);

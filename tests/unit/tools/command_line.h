@@ -7,6 +7,8 @@
 
 namespace cli {
 
+inline const std::string kExample = "scenarios/examples/llama3-8b-8-h100.json";
+
 std::string contents(const std::filesystem::path& file);
 
 /// A folder of its own, removed at the end.
