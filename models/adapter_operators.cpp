@@ -11,7 +11,8 @@
 // Of what is gathered last a rank keeps its part of the sequence.
 //
 // Under sequence parallelism A reads the input that Transformer Engine has gathered for the layer
-// itself, unless that one gathers under its product (tensor_overlap): then it gathers on its own.
+// itself, in 16 bits then, unless that one gathers under its product (tensor_overlap): then it
+// gathers on its own.
 // Source: Megatron-Bridge 03619215, peft/utils.py, ParallelLinearAdapter and
 // get_adapter_attributes_from_linear; peft/lora_layers.py, LoRALinear. Not known from there, and
 // assumed: the gradients of the shared gathered input are added before their one reduction. The
@@ -154,6 +155,10 @@ bool has_adapter(const OperatorContext& context, AdapterTarget target) {
 }
 
 }  // namespace
+
+bool adapter_shares_input(const OperatorContext& context, AdapterTarget target) {
+  return has_adapter(context, target) && !gathers_adapter_input(context);
+}
 
 bool gathers_adapter_input(const OperatorContext& context) {
   return context.layout.sequence_parallel && context.layout.grid.tp > 1 &&

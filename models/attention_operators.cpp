@@ -78,6 +78,22 @@ void unfused_attention(OperatorList& list, const OperatorContext& context, Atten
   list.end_unquantised();
 }
 
+DataType passed_type(const OperatorContext& context) {
+  return context.training.context_dtype.value_or(context.training.parameter_dtype);
+}
+
+/// How many times wider what attention reads is.
+double wider(const OperatorContext& context) {
+  return element_size(context.training.parameter_dtype) / element_size(passed_type(context));
+}
+
+/// What is passed in fewer bits than attention reads is cast before, and back where it arrives:
+/// read and written once.
+void cast_passed(OperatorList& list, const OperatorContext& context, Bytes passed) {
+  const double times = wider(context);
+  if (times > 1) list.convert("cast what is passed", passed * (1 + times));
+}
+
 /// What context parallelism passes between ranks, per rank and layer.
 struct ContextSizes {
   Bytes query;
@@ -89,7 +105,7 @@ ContextSizes context_sizes(const OperatorContext& context) {
   const Transformer& model = context.model;
   const int tp = context.layout.grid.tp;
   const double per_token =
-      element_size(context.training.parameter_dtype).value * static_cast<double>(context.tokens());
+      element_size(passed_type(context)).value * static_cast<double>(context.tokens());
   const std::int64_t local_heads = model.heads / tp;
   const auto heads = static_cast<double>(local_heads);
   const std::int64_t kv_heads = model.mla ? model.heads : model.kv_heads;
@@ -119,17 +135,21 @@ std::int64_t place_in_ring(const OperatorContext& context) {
 void ring_attention(OperatorList& list, const OperatorContext& context, AttentionCall call) {
   const std::int64_t blocks = ring_ranks(context.layout);
   const bool zigzag = context.layout.context_split == ContextSplit::zigzag;
-  const double parts = call.pass == AttentionPass::forward ? 1 : 2;
-  const GroupCall hop{CollectiveKind::send_recv, parts * context_sizes(context).key_value, true,
-                      StepGroup::context};
+  const Bytes key_value = context_sizes(context).key_value;
+  const bool forward = call.pass == AttentionPass::forward;
+  const Bytes passed = (forward ? 1.0 : 2.0) * key_value;
+  const GroupCall hop{CollectiveKind::send_recv, passed, true, StepGroup::context};
+  cast_passed(list, context, key_value);
   AttentionCall block = call;
   const std::int64_t keys = std::max<std::int64_t>(2, call.shape.keys / blocks);
   block.shape.keys = keys;
   for (std::int64_t i = 0; i < blocks; ++i) {
     const bool passes_on = i + 1 < blocks;
+    if (passes_on && !forward) cast_passed(list, context, key_value);
     if (passes_on) list.collective("pass keys and values", hop);
     if (zigzag || i <= place_in_ring(context)) list.attention("core attention", block);
     if (passes_on) list.join(StepGroup::context);
+    if (passes_on) cast_passed(list, context, passed);
     block.shape.keys = zigzag ? keys / 2 : keys;
     block.shape.causal = false;
   }
@@ -145,13 +165,24 @@ void gathered_attention(OperatorList& list, const OperatorContext& context, Atte
     call.shape.keys = (2 * place_in_ring(context) + 1) * call.shape.keys / (2 * ranks);
     call.shape.causal = false;
   }
-  const Bytes all = static_cast<double>(context.layout.grid.cp) * context_sizes(context).key_value;
+  const Bytes own = context_sizes(context).key_value;
+  const Bytes all = static_cast<double>(context.layout.grid.cp) * own;
+  cast_passed(list, context, own);
   list.collective("all-gather keys and values",
                   {CollectiveKind::all_gather, all, false, StepGroup::context});
+  cast_passed(list, context, all);
   list.attention("core attention", call);
   if (call.pass == AttentionPass::forward) return;
+  const Bytes sums = wider(context) * all;
   list.collective("reduce key and value gradients",
-                  {CollectiveKind::reduce_scatter, all, false, StepGroup::context});
+                  {CollectiveKind::reduce_scatter, sums, false, StepGroup::context});
+}
+
+void exchange(OperatorList& list, const OperatorContext& context, std::string_view name, Bytes size,
+              StepGroup group) {
+  cast_passed(list, context, size);
+  list.collective(name, {CollectiveKind::all_to_all, size, false, group});
+  cast_passed(list, context, size);
 }
 
 /// From a part of the sequence and all heads to the whole sequence and a part of the heads, and
@@ -162,13 +193,11 @@ void exchanged_attention(OperatorList& list, const OperatorContext& context, Att
   const Bytes inputs = sizes.query + sizes.key_value;
   call.shape.heads /= context.layout.grid.cp;
   call.shape.queries = context.training.batch.sequence;
-  list.collective(
-      "exchange sequence for heads",
-      {CollectiveKind::all_to_all, forward ? inputs : sizes.output, false, StepGroup::context});
+  exchange(list, context, "exchange sequence for heads", forward ? inputs : sizes.output,
+           StepGroup::context);
   list.attention("core attention", call);
-  list.collective(
-      "exchange heads for sequence",
-      {CollectiveKind::all_to_all, forward ? sizes.output : inputs, false, StepGroup::context});
+  exchange(list, context, "exchange heads for sequence", forward ? sizes.output : inputs,
+           StepGroup::context);
 }
 
 /// Neighbours exchange heads for sequence, then the ring goes over groups of them, with their share
@@ -183,12 +212,10 @@ void exchanged_ring_attention(OperatorList& list, const OperatorContext& context
   call.shape.heads /= context.layout.context_exchange;
   call.shape.queries *= context.layout.context_exchange;
   const Bytes to_heads = forward ? inputs : 2.0 * sizes.output;
-  list.collective("exchange sequence for heads",
-                  {CollectiveKind::all_to_all, to_heads, false, StepGroup::context_exchange});
+  exchange(list, context, "exchange sequence for heads", to_heads, StepGroup::context_exchange);
   ring_attention(list, context, call);
-  list.collective("exchange heads for sequence",
-                  {CollectiveKind::all_to_all, forward ? sizes.output : inputs, false,
-                   StepGroup::context_exchange});
+  exchange(list, context, "exchange heads for sequence", forward ? sizes.output : inputs,
+           StepGroup::context_exchange);
 }
 
 }  // namespace
@@ -302,7 +329,8 @@ void attention_forward(OperatorList& list, const OperatorContext& context, std::
   if (context.model.mla) {
     latent_projections_forward(list, context);
   } else {
-    list.column_forward("qkv", qkv_shapes(context));
+    list.column_forward("qkv", qkv_shapes(context),
+                        adapter_shares_input(context, AdapterTarget::linear_qkv));
     adapter_forward(list, context, AdapterTarget::linear_qkv);
   }
   rotary(list, context);

@@ -6,6 +6,9 @@ namespace flopcast {
 namespace {
 
 /// Megatron-LM / Megatron-Core with Transformer Engine (2023 and later).
+/// Transformer Engine gathers inputs and gradients in the type of its products, but for a norm's
+/// output that an adapter reads as well: v2, pytorch/distributed.py, gather_along_first_dim,
+/// module/linear.py, module/layernorm_linear.py (return_layernorm_output_gathered).
 /// Source: Megatron-LM d98e8a64: tensor_parallel/layers.py (re-gather, overlap), optimizer and
 /// distributed/ (buckets, align_grad_reduce), arguments.py (make_vocab_size_divisible_by = 128).
 /// Transformer Engine v2, GroupedLinear: one cuBLASLt product after another over four streams
@@ -28,6 +31,7 @@ Framework megatron() {
 Framework megatron_2021() {
   Framework framework = megatron();
   framework.name = "megatron-2021";
+  framework.quantised_gathers = QuantisedGathers::none;
   framework.fused_attention = false;
   framework.cross_entropy = CrossEntropy::unfused;
   framework.fused_wgrad_accumulation = false;
@@ -82,11 +86,14 @@ Framework megatron_fsdp() {
 }
 
 /// PyTorch tensor parallel and DDP: gathered inputs are kept, buckets by bytes.
-/// scaled_dot_product_attention prefers FlashAttention-2 up to Hopper. Source: PyTorch 2.14.1,
-/// torch.distributed.tensor.parallel, DistributedDataParallel; torchtitan, models/attention.py.
+/// scaled_dot_product_attention prefers FlashAttention-2 up to Hopper. Of fp8, torchao gathers
+/// tensors with one scale in 8 bits. Source: PyTorch 2.14.1, torch.distributed.tensor.parallel,
+/// DistributedDataParallel; torchtitan, models/attention.py; torchao,
+/// float8/float8_tensor_parallel.py, Float8ColwiseParallel, Float8RowwiseParallel.
 Framework torch_ddp() {
   Framework framework = megatron();
   framework.name = "torch-ddp";
+  framework.quantised_gathers = QuantisedGathers::per_tensor;
   framework.regather_in_backward = false;
   framework.ddp_buckets = true;
   framework.align_grad_reduce = false;
@@ -159,6 +166,7 @@ Framework mosaicml() {
 Framework deepspeed() {
   Framework framework = torch_ddp();
   framework.name = "deepspeed";
+  framework.quantised_gathers = QuantisedGathers::none;
   framework.zero_all_reduces = true;
   framework.reduces_each_micro_batch = true;
   framework.shards_parameters = true;

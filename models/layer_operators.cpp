@@ -34,7 +34,8 @@ namespace {
 
 void first_product_and_activation(OperatorList& list, const OperatorContext& context,
                                   std::int64_t ffn) {
-  list.column_forward("fc1", fc1_shapes(context, ffn));
+  list.column_forward("fc1", fc1_shapes(context, ffn),
+                      adapter_shares_input(context, AdapterTarget::linear_fc1));
   adapter_forward(list, context, AdapterTarget::linear_fc1);
   list.memory("activation", MemoryKernel::elementwise, context.tokens(),
               activation_elements(context, ffn / context.layout.grid.tp, AttentionPass::forward));
@@ -344,7 +345,7 @@ Flops executed_flops(const Operator& op) {
 
 Bytes pipeline_hop_size(const OperatorContext& context) {
   return static_cast<double>(context.sharded_tokens() * context.model.hidden) *
-         element_size(context.training.parameter_dtype);
+         element_size(context.training.pipeline_dtype.value_or(context.training.parameter_dtype));
 }
 
 }  // namespace flopcast

@@ -14,13 +14,53 @@ bool promotes_sums(const Operator& op, const Profile& profile) {
   return gradient && !profile.peak_dense[static_cast<std::size_t>(DataType::mxfp8)];
 }
 
-// Of a block's scale, per element.
-constexpr Bytes kBlockwiseScale = bytes(4.0 / 128);
-constexpr Bytes kMxfp8Scale = bytes(1.0 / 32);
-constexpr Bytes kNvfp4Scale = bytes(1.0 / 16);
 constexpr double kReorderedScale = 3;  // written, read and written again
 
+Bytes block_scale_size(DataType type) {
+  if (scaled_block(type) == 1) return {};
+  return element_size(type == DataType::fp8_blockwise ? DataType::fp32 : DataType::fp8);
+}
+
+/// Of its block's scale, per element.
+Bytes scale_share(DataType type) {
+  return block_scale_size(type) / static_cast<double>(scaled_block(type));
+}
+
 }  // namespace
+
+std::int64_t scaled_block(DataType type) {
+  switch (type) {
+    case DataType::fp32:
+    case DataType::tf32:
+    case DataType::fp16:
+    case DataType::bf16:
+    case DataType::fp8: return 1;
+    case DataType::fp8_blockwise: return 128;
+    case DataType::mxfp8: return 32;
+    case DataType::nvfp4: return 16;
+  }
+  return 1;
+}
+
+Bytes operand_size(DataType type) { return element_size(type) + scale_share(type); }
+
+bool gathers_quantised(const Training& training) {
+  if (unquantised_type(training) == training.precision) return false;
+  if (training.tensor_dtype) return *training.tensor_dtype == training.precision;
+  switch (training.framework.quantised_gathers) {
+    case QuantisedGathers::none: return false;
+    case QuantisedGathers::per_tensor: return training.precision == DataType::fp8;
+    case QuantisedGathers::all: return true;
+  }
+  return false;
+}
+
+double gathered_orientations(DataType type) { return scaled_block(type) == 1 ? 1 : 2; }
+
+bool reduces_maximum(const Training& training) {
+  return training.precision == DataType::nvfp4 ||
+         (training.precision == DataType::fp8 && training.current_scaling);
+}
 
 DataType unquantised_type(const Training& training) {
   const bool quantised = element_size(training.precision) < element_size(DataType::bf16);
@@ -37,15 +77,16 @@ DataType product_type(const Operator& op, const Training& training, const Profil
 Bytes cast_traffic(const Training& training) {
   const Bytes source = element_size(unquantised_type(training));
   const Bytes copies = 2.0 * element_size(training.precision);
+  const Bytes scales = 2.0 * kReorderedScale * scale_share(training.precision);
   switch (training.precision) {
     case DataType::fp32:
     case DataType::tf32:
     case DataType::fp16:
     case DataType::bf16: return {};
     case DataType::fp8: return (training.current_scaling ? 2.0 : 1.0) * source + copies;
-    case DataType::fp8_blockwise: return source + copies + 2.0 * kBlockwiseScale;
-    case DataType::mxfp8: return source + copies + 2.0 * kReorderedScale * kMxfp8Scale;
-    case DataType::nvfp4: return 2.0 * source + copies + 2.0 * kReorderedScale * kNvfp4Scale;
+    case DataType::fp8_blockwise: return source + copies + 2.0 * scale_share(training.precision);
+    case DataType::mxfp8: return source + copies + scales;
+    case DataType::nvfp4: return 2.0 * source + copies + scales;
   }
   return {};
 }

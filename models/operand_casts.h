@@ -28,4 +28,25 @@ DataType product_type(const Operator& op, const Training& training, const Profil
 /// kernels before them, which some of its modules know, is not modelled.
 Bytes cast_traffic(const Training& training);
 
+/// One element of an operand in one orientation, with its part of its block's scale.
+Bytes operand_size(DataType type);
+
+/// Elements along a row or a column that share a scale; 1 where there is one for the tensor.
+std::int64_t scaled_block(DataType type);
+
+/// Whether tensor-parallel ranks gather operands of linear layers as the products read them, not in
+/// 16 bits.
+bool gathers_quantised(const Training& training);
+
+/// Copies of an operand that are gathered where two products read it, along rows and along columns:
+/// with one scale for all of it the second orientation is made of the first one, in blocks it has
+/// other scales. Source: Transformer Engine v2, pytorch/distributed.py, _all_gather_fp8,
+/// _all_gather_mxfp8, _all_gather_nvfp4, _start_all_gather_fp8_blockwise.
+double gathered_orientations(DataType type);
+
+/// Whether ranks must agree on the scale before they cast what is gathered: that of a tensor as it
+/// is now. Source: Transformer Engine v2, pytorch/module: with_amax_reduction of the input of a
+/// column-parallel and the gradient of a row-parallel layer.
+bool reduces_maximum(const Training& training);
+
 }  // namespace flopcast

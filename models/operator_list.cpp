@@ -84,6 +84,38 @@ void OperatorList::cast(std::string_view name, double elements) {
   push(name, phase_, MemoryCall{MemoryKernel::quantise, elements * traffic});
 }
 
+/// Whole blocks of a rank's rows, and of their columns, have their scales with them; else 16 bits
+/// are gathered. Source: Transformer Engine v2, pytorch/tensor: is_quantizable.
+bool OperatorList::gathers_quantised(std::int64_t width) const {
+  const std::int64_t block = scaled_block(context_.training.precision);
+  return !unquantised_ && flopcast::gathers_quantised(context_.training) &&
+         context_.sharded_tokens() % block == 0 && width % block == 0;
+}
+
+Bytes OperatorList::gathered_size(std::int64_t width) const {
+  if (!gathers_quantised(width)) return activation_size(width);
+  return static_cast<double>(context_.tokens() * width) * operand_size(context_.training.precision);
+}
+
+void OperatorList::reduce_maximum(std::int64_t width) {
+  if (!context_.layout.sequence_parallel || !gathers_quantised(width)) return;
+  if (!reduces_maximum(context_.training)) return;
+  collective("reduce maximum", {CollectiveKind::all_reduce, element_size(DataType::fp32)});
+}
+
+/// User buffers gather one orientation before the first product, in blocks the other one under it:
+/// Transformer Engine v2, pytorch/module/linear.py, bulk_overlap_ag_with_external_gemm.
+bool OperatorList::gather_gradient(std::int64_t width) {
+  const Training& training = context_.training;
+  const bool twice = context_.layout.sequence_parallel && gathers_quantised(width) &&
+                     !training.adapters && gathered_orientations(training.precision) > 1;
+  const bool apart = twice && training.tensor_overlap;
+  const Bytes one = gathered_size(width);
+  enter_tensor_region("all-gather output gradient", twice && !apart ? 2.0 * one : one);
+  if (apart) regather("all-gather output gradient by columns", one, true);
+  return apart;
+}
+
 void OperatorList::local_forward(std::string_view name, GemmShape shape) {
   cast("cast input", static_cast<double>(shape.m * shape.k * shape.batch));
   gemm(name, shape);
@@ -91,12 +123,15 @@ void OperatorList::local_forward(std::string_view name, GemmShape shape) {
 
 /// With tensor_overlap (Transformer Engine's user buffers) the ring exchange of the input runs
 /// under the product: the part on the local shard starts at once.
-void OperatorList::column_forward(std::string_view name, const Shapes& shapes) {
+void OperatorList::column_forward(std::string_view name, const Shapes& shapes, bool shared) {
   const bool beside = context_.training.tensor_overlap;
+  const std::int64_t width = shapes.front().k;
+  if (!shared) reduce_maximum(width);
   for (const GemmShape& shape : shapes) {
     cast("cast input", rows_outside(shape.m) * static_cast<double>(shape.k));
   }
-  enter_tensor_region("all-gather input", activation_size(shapes.front().k), beside);
+  enter_tensor_region("all-gather input", shared ? activation_size(width) : gathered_size(width),
+                      beside);
   for (const GemmShape& shape : shapes) gemm(name, shape);
   if (beside) join();
 }
@@ -149,7 +184,7 @@ void OperatorList::column_backward(std::string_view name, const Shapes& forward)
   const bool hide = context_.training.framework.overlap_tensor_regather;
   const std::int64_t width = forward.front().k;
   const Bytes input = activation_size(width);
-  if (gathers) regather("all-gather input again", input, hide);
+  if (gathers) regather("all-gather input again", gathered_size(width), hide);
   for (const GemmShape& shape : forward) {
     cast("cast gradient", static_cast<double>(shape.m * shape.n));
     dgrad(name, shape);
@@ -164,17 +199,16 @@ void OperatorList::column_backward(std::string_view name, const Shapes& forward)
 }
 
 void OperatorList::row_backward(std::string_view name, GemmShape forward) {
+  reduce_maximum(forward.n);
   cast("cast gradient", rows_outside(forward.m) * static_cast<double>(forward.n));
-  enter_tensor_region("all-gather output gradient", activation_size(forward.n));
-  products_backward(name, forward);
+  const bool beside = gather_gradient(forward.n);
+  dgrad(name, forward);
+  if (beside) join();
+  wgrad(name, forward);
 }
 
 void OperatorList::local_backward(std::string_view name, GemmShape forward) {
   cast("cast gradient", static_cast<double>(forward.m * forward.n * forward.batch));
-  products_backward(name, forward);
-}
-
-void OperatorList::products_backward(std::string_view name, GemmShape forward) {
   dgrad(name, forward);
   wgrad(name, forward);
 }

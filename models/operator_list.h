@@ -30,6 +30,11 @@ class OperatorList {
     push(name, phase_, MemoryCall{kernel, moved});
   }
 
+  /// Between two number formats; bytes read and written.
+  void convert(std::string_view name, Bytes moved) {
+    push(name, phase_, MemoryCall{MemoryKernel::quantise, moved});
+  }
+
   /// What follows, up to the other one, is work of the rank's routed experts.
   void begin_routed() { routed_ = true; }
   void end_routed() { routed_ = false; }
@@ -58,7 +63,8 @@ class OperatorList {
 
   /// Products of one input, side by side in a column-parallel layer.
   using Shapes = std::vector<GemmShape>;
-  void column_forward(std::string_view name, const Shapes& shapes);
+  /// `shared`: an adapter beside it reads the gathered input as well.
+  void column_forward(std::string_view name, const Shapes& shapes, bool shared = false);
   void column_forward(std::string_view name, GemmShape shape) {
     column_forward(name, Shapes{shape});
   }
@@ -105,8 +111,16 @@ class OperatorList {
   }
   int ranks_of(StepGroup group) const;
   void regather(std::string_view name, Bytes size, bool beside);
+  /// Whether the ranks' parts of a linear layer's operand are gathered as the product reads them.
+  bool gathers_quantised(std::int64_t width) const;
+  /// The whole of such an operand, along rows or along columns.
+  Bytes gathered_size(std::int64_t width) const;
+  /// The ranks of a region agree on the scale of what they are about to cast and gather.
+  void reduce_maximum(std::int64_t width);
+  /// Gathers the gradient of a row-parallel layer's output for both its products; true: what the
+  /// second one reads comes beside the first.
+  bool gather_gradient(std::int64_t width);
   void dgrad(std::string_view name, GemmShape forward);
-  void products_backward(std::string_view name, GemmShape forward);
 
   const OperatorContext& context_;
   OperatorPhase phase_;
@@ -137,6 +151,8 @@ void experts_inside(OperatorList& list, const OperatorContext& context);
 void expert_activation(OperatorList& list, const OperatorContext& context);
 
 // adapter_operators.cpp: what runs beside a linear layer; nothing where it has no adapter
+/// Whether it reads the input that its column-parallel layer has gathered.
+bool adapter_shares_input(const OperatorContext& context, AdapterTarget target);
 void adapter_forward(OperatorList& list, const OperatorContext& context, AdapterTarget target);
 void adapter_backward(OperatorList& list, const OperatorContext& context, AdapterTarget target);
 

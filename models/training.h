@@ -96,13 +96,32 @@ constexpr std::string_view to_text(CrossEntropy kind) {
   return "";
 }
 
+/// Which quantised operands tensor-parallel ranks gather as they are; else 16 bits, cast after.
+enum class QuantisedGathers : std::uint8_t {
+  none,
+  per_tensor,  // those with one scale
+  all,
+};
+inline constexpr std::array kQuantisedGathers{QuantisedGathers::none, QuantisedGathers::per_tensor,
+                                              QuantisedGathers::all};
+
+constexpr std::string_view to_text(QuantisedGathers kind) {
+  switch (kind) {
+    case QuantisedGathers::none: return "none";
+    case QuantisedGathers::per_tensor: return "per_tensor";
+    case QuantisedGathers::all: return "all";
+  }
+  return "";
+}
+
 /// What a framework does on its own. Each field is a documented behaviour with its source beside
 /// the preset in framework.cpp; a scenario may override each.
 struct Framework {
   std::string name = "megatron";
   bool regather_in_backward = true;  // sequence parallel: all-gather again for the weight gradient
   bool overlap_tensor_regather = true;  // hides that all-gather behind the data-gradient GEMM
-  bool ddp_buckets = false;             // DDP's 25 MiB rule instead of Megatron's parameter count
+  QuantisedGathers quantised_gathers = QuantisedGathers::all;
+  bool ddp_buckets = false;  // DDP's 25 MiB rule instead of Megatron's parameter count
   bool align_grad_reduce =
       true;  // pipeline: all stages but the first reduce after their last backward
   bool fused_attention = true;  // flash attention; else scores are stored and softmax is a kernel
@@ -187,6 +206,13 @@ struct Training {
   /// Of tokens, and of their gradients, on the way to the experts; back they travel in
   /// parameter_dtype. Nothing: so there, too.
   std::optional<DataType> dispatch_dtype;
+  /// Of the operands that tensor-parallel ranks gather: that of the products, or their 16 bits;
+  /// nothing: as the framework has it. Sums stay in parameter_dtype.
+  std::optional<DataType> tensor_dtype;
+  /// Of what context-parallel ranks pass on, but for sums by reduce-scatter, and of what a pipeline
+  /// stage sends; nothing: parameter_dtype.
+  std::optional<DataType> context_dtype;
+  std::optional<DataType> pipeline_dtype;
   /// In which the inputs of the experts' activation are kept for the backward pass; nothing: in
   /// parameter_dtype.
   std::optional<DataType> kept_expert_dtype;

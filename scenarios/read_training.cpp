@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "calibration/kernel_names.h"
+#include "models/operand_casts.h"
 #include "scenarios/fields.h"
 #include "scenarios/nearest.h"
 #include "scenarios/scenario_parts.h"
@@ -55,6 +56,9 @@ constexpr Choice<ScheduleKind> kSchedules[] = {
     {"dualpipe-v", ScheduleKind::dualpipe_v}};
 // Narrower buffers are not summed by any framework here.
 constexpr std::array kGradientTypes{DataType::fp32, DataType::fp16, DataType::bf16};
+// Between stages no framework sends fewer than 16 bits.
+constexpr std::array kPipelineTypes{DataType::fp32, DataType::fp16, DataType::bf16};
+constexpr std::array kContextTypes{DataType::fp32, DataType::fp16, DataType::bf16, DataType::fp8};
 constexpr std::array kMomentTypes{DataType::fp32, DataType::fp16, DataType::bf16, DataType::fp8};
 constexpr std::array kParameterTypes{DataType::fp32, DataType::fp16, DataType::bf16, DataType::fp8,
                                      DataType::mxfp8};
@@ -115,6 +119,29 @@ void read_fp8_recipe(const Node& node, Training& training) {
   training.current_scaling = recipe.current_scaling;
 }
 
+/// Of what ranks send each other inside a model.
+void read_sent_types(const Node& node, const Layout& layout, Training& training) {
+  if (const auto key = node.find("tensor_dtype")) {
+    const DataType type = key->one_of(kDataTypes);
+    const DataType plain = unquantised_type(training);
+    if (type != training.precision && type != plain) {
+      const bool quantised = plain != training.precision;
+      key->fail(quantised ? fmt::format("products read {}; gathered is that or {}",
+                                        to_text(training.precision), to_text(plain))
+                          : fmt::format("products read {}, so that is gathered", to_text(plain)));
+    }
+    if (type != plain && !layout.sequence_parallel) {
+      key->fail("without sequence_parallel no operands are gathered");
+    }
+    training.tensor_dtype = type;
+  }
+  if (const auto key = node.find("context_dtype"))
+    training.context_dtype = key->one_of(kContextTypes);
+  if (const auto key = node.find("pipeline_dtype")) {
+    training.pipeline_dtype = key->one_of(kPipelineTypes);
+  }
+}
+
 Framework read_preset(const Node& node) {
   const std::string name = node.text();
   if (const auto preset = framework_preset(name)) return *preset;
@@ -140,6 +167,7 @@ Training read_training(const Node& node, Layout& layout) {
   if (const auto type = node.find("dispatch_dtype")) {
     training.dispatch_dtype = type->one_of(kParameterTypes);
   }
+  read_sent_types(node, layout, training);
   if (const auto type = node.find("kept_expert_dtype")) {
     training.kept_expert_dtype = type->one_of(kParameterTypes);
   }
@@ -178,6 +206,7 @@ Framework read_framework(const std::optional<Node>& node) {
   const Fields fields(*node, true);
   fields.flag("regather_in_backward", framework.regather_in_backward);
   fields.flag("overlap_tensor_regather", framework.overlap_tensor_regather);
+  fields.kind("quantised_gathers", framework.quantised_gathers, kQuantisedGathers);
   fields.flag("ddp_buckets", framework.ddp_buckets);
   fields.flag("align_grad_reduce", framework.align_grad_reduce);
   fields.flag("fused_attention", framework.fused_attention);

@@ -19,9 +19,10 @@ import sys
 
 from published_marks import mark, twin
 from published_sources import (ADAPTERS, BF16_GRADIENTS, COMPILED, DOCUMENTS, EXPERT_TENSOR, FSDP_GRADIENTS, GRAPHS,
-                               LATER_KERNELS, LESS_POWER, MEGATRON_FSDP, MEGATRON_FSDP_RULES, MODELS, NETWORK, NO_OVERLAP,
-                               OTHER_RELEASE, OWN_SHAPES, SOURCES, SQUAD, SYSTEMS, TENSOR_OVERLAP, UNKNOWN_RECOMPUTE, WHOLE_EXPERTS,
-                               WHOLE_RECOMPUTE, WHOLE_SAMPLES, WIDE_ATTENTION, WITH_LOSS)
+                               LATER_KERNELS, LESS_POWER, MEGATRON_FSDP, MEGATRON_FSDP_RULES, MODELS,
+                               NETWORK, NO_OVERLAP, OTHER_RELEASE, OWN_SHAPES, SOURCES, SQUAD, SYSTEMS,
+                               TENSOR_OVERLAP, UNKNOWN_RECOMPUTE, WHOLE_EXPERTS, WHOLE_RECOMPUTE, WHOLE_SAMPLES, WIDE_ATTENTION, WIDE_GATHER,
+                               WITH_LOSS)
 from published_tables import read_table, write_table
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -247,6 +248,9 @@ def source_keys(row, table, keys, notes):
         keys["framework"] = COMPILED | (WITH_LOSS if row["framework"]["version"] >= "2025" else {})
     if table == "torchtitan" and row["overlap"].get("async_tp"):
         keys["training.tensor_overlap"] = True
+    if table == "torchtitan" and "rowwise" in row["precision"] and row["tp"] > 1:
+        keys["training.tensor_dtype"] = "bf16"
+        notes.append(WIDE_GATHER)
     if table == "fms-fsdp":
         keys["framework"] = dict(COMPILED, preset="fsdp1")
     if keys.get("framework") in ("nemo", "megatron-bridge"):

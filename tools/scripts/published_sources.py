@@ -62,6 +62,8 @@ DOCUMENTS = (f"Assumed. Documents: SQuAD's, of which a token's has {SQUAD} token
              "FLOPs; attention stays inside of them and is less than 1 % of the work.")
 WHOLE_SAMPLES = ("Attention looks at whole packed samples, as the publisher's configuration has it "
                  "(packed_sequence_return_cu_seqlen false).")
+WIDE_GATHER = ("Tensor-parallel ranks gather 16 bits: torchtitan, models/llama3/infra/parallelize.py, gathers in float8 by tensor-wise "
+               "scales alone.")
 WIDE_ATTENTION = "Differs. Attention is computed in 8 bits; 16 are simulated."
 # Adapters by source: Megatron-Bridge's performance recipes (llama3_70b_peft_*), NeMo 24's default, MLPerf's rules.
 ADAPTERS = {

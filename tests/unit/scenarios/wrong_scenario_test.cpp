@@ -201,6 +201,12 @@ TEST_CASE("a wrong option is named as it was given") {
       {{"training.fp8_recipe", "tensorwize"},
        "--set training.fp8_recipe=tensorwize: /training/fp8_recipe: expected one of delayed, "
        "tensorwise, blockwise, mxfp8, found \"tensorwize\""},
+      {{"training.tensor_dtype", "mxfp8"},
+       "--set training.tensor_dtype=mxfp8: /training/tensor_dtype: products read fp8; gathered is "
+       "that or bf16"},
+      {{"training.pipeline_dtype", "fp8"},
+       "--set training.pipeline_dtype=fp8: /training/pipeline_dtype: expected one of fp32, fp16, "
+       "bf16, found \"fp8\""},
       {{"training.overlap_expert_exchange", "true"},
        "--set training.overlap_expert_exchange=true: /training/overlap_expert_exchange: the model "
        "has no experts"},
