@@ -76,10 +76,20 @@ class SavedTensors {
     add("core attention", core_attention_inside(context_).value, {RecomputeModule::core_attn});
     const bool frozen = context_.training.adapters.has_value();
     const double copied = frozen ? 0 : copied_operand(context_, output).value;
-    list_.push_back({"attention output", bytes(output * w_.element), copied == 0});
+    const bool shared = copied == 0 && !context_.training.attention_dtype;
+    list_.push_back({"attention output", bytes(output * attention_element()), shared});
     add_input("attention output input", copied);
     adapter(AdapterTarget::linear_proj);
     dropout_mask("attention dropout mask");
+  }
+  double attention_element() const {
+    const auto& type = context_.training.attention_dtype;
+    return type ? element_size(*type).value : w_.element;
+  }
+  /// The input of the activation that was added last, in a type of its own.
+  void keep_activation_input_in(std::optional<DataType> type) {
+    SavedTensor& input = list_[list_.size() - 2];
+    if (type) input.size = input.size * (element_size(*type).value / w_.element);
   }
   void dropout_mask(std::string_view name) {
     add(name, context_.model.dropout ? w_.sharded_tokens * w_.hidden * kMaskSize : 0);
@@ -104,7 +114,7 @@ void SavedTensors::attention() {
   norm("input norm input", "input norm statistics");
   add_input("qkv input", linear_input(w_.hidden), {RecomputeModule::layernorm});
   adapter(AdapterTarget::linear_qkv);
-  add("queries, keys, values", w_.tokens * (query + 2 * kv) * w_.element);
+  add("queries, keys, values", w_.tokens * (query + 2 * kv) * attention_element());
   core_attention(w_.tokens * query);
 }
 
@@ -131,7 +141,7 @@ void SavedTensors::latent_attention() {
   const Modules up{RecomputeModule::mla_up_proj};
   add("latent norm statistics", norms * w_.sharded_tokens * kNormStatistics, up);
   add_input("up projections input", linear_input(q_rank + kv_rank), up);
-  add("queries, keys, values", w_.tokens * heads * (2 * qk_dim + v_dim) * w_.element, up);
+  add("queries, keys, values", w_.tokens * heads * (2 * qk_dim + v_dim) * attention_element(), up);
   core_attention(w_.tokens * heads * v_dim);
 }
 
@@ -141,6 +151,7 @@ void SavedTensors::dense_mlp() {
   adapter(AdapterTarget::linear_fc1);
   mlp_inside("activation input", "fc2 input",
              w_.tokens * static_cast<double>(context_.model.ffn) / w_.tp, {RecomputeModule::mlp});
+  keep_activation_input_in(context_.training.kept_mlp_dtype);
   adapter(AdapterTarget::linear_fc2);
   dropout_mask("MLP dropout mask");
 }
@@ -163,10 +174,7 @@ void SavedTensors::experts() {
   const std::size_t routed_begin = list_.size();
   add_input("expert fc1 input", held * w_.hidden * operand_, all);
   mlp_inside("expert activation input", "expert fc2 input", held * width, all);
-  if (const auto type = context_.training.kept_expert_dtype) {
-    SavedTensor& input = list_[list_.size() - 2];
-    input.size = input.size * (element_size(*type).value / w_.element);
-  }
+  keep_activation_input_in(context_.training.kept_expert_dtype);
   list_.back().inside.push_back(RecomputeModule::moe_act);
   add("expert probabilities", held * fp32, all);
   for (std::size_t i = routed_begin; i < list_.size(); ++i) list_[i].routed = true;

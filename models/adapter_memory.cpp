@@ -4,9 +4,9 @@
 
 // What adapters keep between their passes: the input of A in 16 bits, whole under sequence
 // parallel, or what dropout left of it, with the mask; and what lies between A and B. Attention
-// keeps its output itself. An MLP that is recomputed brings back all but its own input. Source:
-// Megatron-LM d98e8a64, tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication,
-// which saves its input.
+// keeps its output itself, unless it does so in 8 bits. An MLP that is recomputed brings back all
+// but its own input. Source: Megatron-LM d98e8a64, tensor_parallel/layers.py,
+// LinearWithGradAccumulationAndAsyncCommunication, which saves its input.
 
 namespace flopcast {
 
@@ -28,7 +28,7 @@ std::vector<SavedTensor> saved_by_adapter(const OperatorContext& context, Adapte
     const double mask = column && gathers_adapter_input(context) ? kMaskSize / tp : kMaskSize;
     saved.push_back({"adapter input", bytes(beside * input * element), false, inside});
     saved.push_back({"adapter dropout mask", bytes(beside * input * mask), false, inside});
-  } else if (target != AdapterTarget::linear_proj) {
+  } else if (target != AdapterTarget::linear_proj || context.training.attention_dtype) {
     saved.push_back({"adapter input", bytes(input * element), false,
                      last ? inside : std::vector<RecomputeModule>{}});
   }

@@ -78,19 +78,23 @@ void unfused_attention(OperatorList& list, const OperatorContext& context, Atten
   list.end_unquantised();
 }
 
-DataType passed_type(const OperatorContext& context) {
-  return context.training.context_dtype.value_or(context.training.parameter_dtype);
+DataType attention_type(const OperatorContext& context) {
+  return context.training.attention_dtype.value_or(context.training.parameter_dtype);
 }
 
-/// How many times wider what attention reads is.
-double wider(const OperatorContext& context) {
-  return element_size(context.training.parameter_dtype) / element_size(passed_type(context));
+DataType passed_type(const OperatorContext& context) {
+  return context.training.context_dtype.value_or(attention_type(context));
+}
+
+/// How many times wider than what is passed.
+double wider(DataType type, const OperatorContext& context) {
+  return element_size(type) / element_size(passed_type(context));
 }
 
 /// What is passed in fewer bits than attention reads is cast before, and back where it arrives:
 /// read and written once.
 void cast_passed(OperatorList& list, const OperatorContext& context, Bytes passed) {
-  const double times = wider(context);
+  const double times = wider(attention_type(context), context);
   if (times > 1) list.convert("cast what is passed", passed * (1 + times));
 }
 
@@ -173,7 +177,7 @@ void gathered_attention(OperatorList& list, const OperatorContext& context, Atte
   cast_passed(list, context, all);
   list.attention("core attention", call);
   if (call.pass == AttentionPass::forward) return;
-  const Bytes sums = wider(context) * all;
+  const Bytes sums = wider(context.training.parameter_dtype, context) * all;
   list.collective("reduce key and value gradients",
                   {CollectiveKind::reduce_scatter, sums, false, StepGroup::context});
 }
@@ -305,8 +309,36 @@ void latent_up_forward(OperatorList& list, const OperatorContext& context) {
   rotary(list, context);
 }
 
-void core_attention(OperatorList& list, const OperatorContext& context, std::int64_t layer,
-                    AttentionPass pass) {
+namespace {
+
+/// Queries, keys and values to 8 bits and the output back; in the backward pass the output's
+/// gradient, and those of queries, keys and values: 16 bits on one side, 8 on the other. Source:
+/// Transformer Engine v2, pytorch/attention/dot_product_attention/backends.py, FusedAttnFunc with
+/// fp8_dpa; fp8_mha, which leaves some of them out, is not modelled.
+void cast_attention(OperatorList& list, const OperatorContext& context, std::string_view name,
+                    double width) {
+  if (!context.training.attention_dtype) return;
+  const auto elements = static_cast<double>(context.tokens()) * width / context.layout.grid.tp;
+  list.convert(name, elements * (element_size(context.training.parameter_dtype) +
+                                 element_size(*context.training.attention_dtype)));
+}
+
+/// Around the passes of one layer.
+struct AttentionWidths {
+  double inputs;  // queries, keys and values
+  double output;
+};
+
+AttentionWidths attention_widths(const OperatorContext& context) {
+  const Transformer& model = context.model;
+  const std::int64_t kv_heads = model.mla ? model.heads : model.kv_heads;
+  const std::int64_t keys = kv_heads * (model.qk_dim() + model.v_dim());
+  return {.inputs = static_cast<double>(model.heads * model.qk_dim() + keys),
+          .output = static_cast<double>(model.heads * model.v_dim())};
+}
+
+void split_attention(OperatorList& list, const OperatorContext& context, std::int64_t layer,
+                     AttentionPass pass) {
   const AttentionCall call{attention_shape(context, layer), pass,
                            context.training.framework.attention_kernel};
   if (context.layout.grid.cp > 1) {
@@ -322,6 +354,17 @@ void core_attention(OperatorList& list, const OperatorContext& context, std::int
   } else {
     unfused_attention(list, context, call);
   }
+}
+
+}  // namespace
+
+void core_attention(OperatorList& list, const OperatorContext& context, std::int64_t layer,
+                    AttentionPass pass) {
+  const AttentionWidths widths = attention_widths(context);
+  const bool forward = pass == AttentionPass::forward;
+  cast_attention(list, context, "cast to attention", forward ? widths.inputs : widths.output);
+  split_attention(list, context, layer, pass);
+  cast_attention(list, context, "cast from attention", forward ? widths.output : widths.inputs);
 }
 
 void attention_forward(OperatorList& list, const OperatorContext& context, std::int64_t layer) {

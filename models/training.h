@@ -216,6 +216,11 @@ struct Training {
   /// In which the inputs of the experts' activation are kept for the backward pass; nothing: in
   /// parameter_dtype.
   std::optional<DataType> kept_expert_dtype;
+  /// The same of a dense MLP. Megatron's activation_func_fp8_input_store.
+  std::optional<DataType> kept_mlp_dtype;
+  /// Of core attention's operands, where fused; nothing: parameter_dtype. Transformer Engine's
+  /// fp8_dpa.
+  std::optional<DataType> attention_dtype;
   Recompute recompute;
   std::optional<OptimizerOffload> offload{};
   /// The activations of so many of the first layers are on the host between the passes

@@ -98,6 +98,14 @@ std::vector<Profile> other_profiles(const Node& root, const ClusterSpec& cluster
   return profiles;
 }
 
+void check_attention(const Node& root, const Scenario& scenario) {
+  const auto type = root.at("training").find("attention_dtype");
+  if (!type || !scenario.job.training.attention_dtype) return;
+  if (!scenario.job.training.framework.fused_attention) {
+    type->fail("only fused attention has operands in 8 bits");
+  }
+}
+
 /// Whether the model has the experts whose exchange is set up.
 void check_experts(const Node& root, const Scenario& scenario) {
   if (scenario.job.model.moe) return;
@@ -171,6 +179,7 @@ Scenario read_scenario_document(const Document& document, ShippedData& data) {
   scenario.reliability = read_reliability(root.find("reliability"), gpus);
   root.finish();
   check_precision(root, scenario);
+  check_attention(root, scenario);
   check_experts(root, scenario);
   check_volume(root, scenario);
   check_layout(root, scenario, gpus);

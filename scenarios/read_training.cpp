@@ -142,6 +142,18 @@ void read_sent_types(const Node& node, const Layout& layout, Training& training)
   }
 }
 
+/// Transformer Engine casts attention's operands with those of the layers around it, or neither.
+std::optional<DataType> read_attention_type(const Node& node, const Training& training) {
+  const DataType plain = unquantised_type(training);
+  const DataType type = node.one_of(kDataTypes);
+  if (type == plain) return std::nullopt;
+  if (type != DataType::fp8 || plain == training.precision) {
+    node.fail(fmt::format("with precision {} attention is in {}", to_text(training.precision),
+                          plain == training.precision ? to_text(plain) : "fp8 or bf16"));
+  }
+  return type;
+}
+
 Framework read_preset(const Node& node) {
   const std::string name = node.text();
   if (const auto preset = framework_preset(name)) return *preset;
@@ -170,6 +182,12 @@ Training read_training(const Node& node, Layout& layout) {
   read_sent_types(node, layout, training);
   if (const auto type = node.find("kept_expert_dtype")) {
     training.kept_expert_dtype = type->one_of(kParameterTypes);
+  }
+  if (const auto type = node.find("kept_mlp_dtype")) {
+    training.kept_mlp_dtype = type->one_of(kParameterTypes);
+  }
+  if (const auto type = node.find("attention_dtype")) {
+    training.attention_dtype = read_attention_type(*type, training);
   }
   if (const auto recompute = node.find("recompute")) {
     training.recompute = read_recompute(*recompute);

@@ -19,9 +19,9 @@ import sys
 
 from published_marks import mark, twin
 from published_sources import (ADAPTERS, BF16_GRADIENTS, COMPILED, DOCUMENTS, EXPERT_TENSOR, FSDP_GRADIENTS, GRAPHS,
-                               LATER_KERNELS, LESS_POWER, MEGATRON_FSDP, MEGATRON_FSDP_RULES, MODELS,
-                               NETWORK, NO_OVERLAP, OTHER_RELEASE, OWN_SHAPES, SOURCES, SQUAD, SYSTEMS,
-                               TENSOR_OVERLAP, UNKNOWN_RECOMPUTE, WHOLE_EXPERTS, WHOLE_RECOMPUTE, WHOLE_SAMPLES, WIDE_ATTENTION, WIDE_GATHER,
+                               LATER_KERNELS, LESS_POWER, MEGATRON_FSDP, MEGATRON_FSDP_RULES, MODELS, NARROW_ACTIVATION,
+                               NARROW_ATTENTION, NETWORK, NO_OVERLAP, OTHER_RELEASE, OWN_SHAPES, SOURCES, SQUAD, SYSTEMS,
+                               TENSOR_OVERLAP, UNKNOWN_RECOMPUTE, WHOLE_EXPERTS, WHOLE_RECOMPUTE, WHOLE_SAMPLES, WIDE_GATHER,
                                WITH_LOSS)
 from published_tables import read_table, write_table
 
@@ -281,6 +281,14 @@ def graph_keys(row, keys, notes):
         notes.append(GRAPHS)
 
 
+def keeps_narrow_activation(row):
+    """Of MLPerf's LoRA: where a GPU has the model, or half of it, and little room beside it."""
+    gpu, split = row["hardware"]["gpu"], (row["tp"], row["cp"])
+    if gpu == "H200":
+        return split in ((1, 2), (2, 1))
+    return gpu in ("B200", "GB200") and split == (1, 1) and row["precision"] == "fp8"
+
+
 def tuning_keys(row, table, keys, notes):
     """What is trained, and how long the documents are that samples are packed from."""
     if row["task"] == "pretrain":
@@ -288,7 +296,11 @@ def tuning_keys(row, table, keys, notes):
     if table == "mlperf":
         notes.append(WHOLE_SAMPLES)
         if row["overlap"].get("fp8_attention"):
-            notes.append(WIDE_ATTENTION)
+            keys["training.attention_dtype"] = "fp8"
+            notes.append(NARROW_ATTENTION)
+        if keeps_narrow_activation(row):
+            keys["training.kept_mlp_dtype"] = "fp8"
+            notes.append(NARROW_ACTIVATION)
     else:
         keys["training.documents"] = SQUAD
         notes.append(DOCUMENTS)

@@ -64,7 +64,11 @@ WHOLE_SAMPLES = ("Attention looks at whole packed samples, as the publisher's co
                  "(packed_sequence_return_cu_seqlen false).")
 WIDE_GATHER = ("Tensor-parallel ranks gather 16 bits: torchtitan, models/llama3/infra/parallelize.py, gathers in float8 by tensor-wise "
                "scales alone.")
-WIDE_ATTENTION = "Differs. Attention is computed in 8 bits; 16 are simulated."
+NARROW_ATTENTION = "Attention's operands are in 8 bits (FP8_DPA), as the publisher's configuration has it."
+NARROW_ACTIVATION = ("Inputs of the MLP's activation are kept in 8 bits, as configurations of this GPU and split state it "
+                     "(FP8_ACTIVATION in 4.0, NVIDIA, config_DGXH200_1x8x2xtp2pp1cp1.sh, and 5.0, Dell, "
+                     "config_XE9680x8H200-SXM-141GB_1x8x2xtp1pp1cp2.sh; FP8_ACT in 5.0, GigaComputing, config_GB200_2x4x1xtp1pp1cp1.sh, "
+                     "and 5.1, config_G894-AD1_1x8x1xtp1pp1cp1.sh).")
 # Adapters by source: Megatron-Bridge's performance recipes (llama3_70b_peft_*), NeMo 24's default, MLPerf's rules.
 ADAPTERS = {
     "megatron-bridge": ({"rank": 16, "targets": ["linear_qkv"]}, "Adapters beside queries, keys and values, rank 16: the recipe."),

@@ -204,6 +204,9 @@ TEST_CASE("a wrong option is named as it was given") {
       {{"training.tensor_dtype", "mxfp8"},
        "--set training.tensor_dtype=mxfp8: /training/tensor_dtype: products read fp8; gathered is "
        "that or bf16"},
+      {{"training.attention_dtype", "mxfp8"},
+       "--set training.attention_dtype=mxfp8: /training/attention_dtype: with precision fp8 "
+       "attention is in fp8 or bf16"},
       {{"training.pipeline_dtype", "fp8"},
        "--set training.pipeline_dtype=fp8: /training/pipeline_dtype: expected one of fp32, fp16, "
        "bf16, found \"fp8\""},
