@@ -86,7 +86,6 @@ DataType passed_type(const OperatorContext& context) {
   return context.training.context_dtype.value_or(attention_type(context));
 }
 
-/// How many times wider than what is passed.
 double wider(DataType type, const OperatorContext& context) {
   return element_size(type) / element_size(passed_type(context));
 }
@@ -323,7 +322,6 @@ void cast_attention(OperatorList& list, const OperatorContext& context, std::str
                                  element_size(*context.training.attention_dtype)));
 }
 
-/// Around the passes of one layer.
 struct AttentionWidths {
   double inputs;  // queries, keys and values
   double output;
