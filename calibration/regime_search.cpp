@@ -25,9 +25,9 @@ constexpr std::size_t kOverlap = 10;
 constexpr std::size_t kRendezvous = 11;
 constexpr std::size_t kRendezvousSize = 12;
 constexpr std::size_t kParameters = 13;
-using Vector = std::array<double, kParameters>;
+using ScaleVector = std::array<double, kParameters>;
 
-RegimeScale to_scale(const Vector& v) {
+RegimeScale to_scale(const ScaleVector& v) {
   return {.base = std::exp(v[kBase]),
           .hop = std::exp(v[kHop]),
           .network_hop = std::exp(v[kNetworkHop]),
@@ -43,7 +43,7 @@ RegimeScale to_scale(const Vector& v) {
           .bias = std::exp(v[kBias])};
 }
 
-Vector to_vector(const RegimeScale& scale) {
+ScaleVector to_vector(const RegimeScale& scale) {
   return {std::log(scale.base),
           std::log(scale.hop),
           std::log(scale.network_hop),
@@ -123,9 +123,9 @@ class RegimeSearch {
   }
 
   std::vector<FittedRegime> fit(CollectiveKind kind, RegimeScope scope) {
-    std::vector<Vector> best = start_;
+    std::vector<ScaleVector> best = start_;
     double best_cost = descend(best, kFirstStep);
-    const auto consider = [&](std::vector<Vector> at) {
+    const auto consider = [&](std::vector<ScaleVector> at) {
       const double found = descend(at, kKickStep);
       if (found < best_cost) {
         best = std::move(at);
@@ -161,11 +161,11 @@ class RegimeSearch {
   static constexpr double kRound = 0.01;  // errors below count by their square
 
   // Compass search from `at`; returns the cost that it ends at.
-  double descend(std::vector<Vector>& at, double first_step) const {
+  double descend(std::vector<ScaleVector>& at, double first_step) const {
     double now = cost(at);
     for (double step = first_step; step > kLastStep; step /= 2) {
       for (int round = 0; round < kRounds; ++round) {
-        const std::vector<Vector> before = at;
+        const std::vector<ScaleVector> before = at;
         const double found = explore(at, now, step);
         const bool stuck = found >= now * (1 - kProgress);
         now = found;
@@ -179,11 +179,12 @@ class RegimeSearch {
   }
 
   // The best of some steps by a factor at some size. One that falls starts from longer steps.
-  std::vector<Vector> with_growth(const std::vector<Vector>& from, std::size_t regime) const {
-    std::vector<std::vector<Vector>> trials;
+  std::vector<ScaleVector> with_growth(const std::vector<ScaleVector>& from,
+                                       std::size_t regime) const {
+    std::vector<std::vector<ScaleVector>> trials;
     for (double size = kSmallestStep; size < kLargestStep; size *= kStepRatio) {
       for (const double growth : {-0.6, 0.5, 1.5}) {
-        Vector& v = trials.emplace_back(from)[regime];
+        ScaleVector& v = trials.emplace_back(from)[regime];
         v[kGrowth] = growth;
         v[kGrowthSize] = std::log(size);
         if (growth > 0) continue;
@@ -195,12 +196,13 @@ class RegimeSearch {
   }
 
   // The same for rendezvous. NCCL may take such a regime where another would be faster.
-  std::vector<Vector> with_rendezvous(const std::vector<Vector>& from, std::size_t regime) const {
-    std::vector<std::vector<Vector>> trials;
+  std::vector<ScaleVector> with_rendezvous(const std::vector<ScaleVector>& from,
+                                           std::size_t regime) const {
+    std::vector<std::vector<ScaleVector>> trials;
     for (double size = kSmallestStep; size < kLargestStep; size *= kStepRatio) {
       for (const double rendezvous : {0.5, 1.5, 4.0}) {
         for (const double bias : {0.0, -0.8}) {
-          Vector& v = trials.emplace_back(from)[regime];
+          ScaleVector& v = trials.emplace_back(from)[regime];
           v[kRendezvous] = rendezvous;
           v[kRendezvousSize] = std::log(size);
           v[kBias] = bounded(regime, kBias, v[kBias] + bias);
@@ -210,7 +212,7 @@ class RegimeSearch {
     return best_of(trials);
   }
 
-  std::vector<Vector> best_of(const std::vector<std::vector<Vector>>& trials) const {
+  std::vector<ScaleVector> best_of(const std::vector<std::vector<ScaleVector>>& trials) const {
     return *std::ranges::min_element(trials, {}, [this](const auto& at) { return cost(at); });
   }
 
@@ -219,7 +221,7 @@ class RegimeSearch {
   }
 
   // Some parameters moved at random, to leave a local minimum.
-  std::vector<Vector> kicked(std::vector<Vector> at) {
+  std::vector<ScaleVector> kicked(std::vector<ScaleVector> at) {
     for (std::size_t i = 0; i < at.size(); ++i) {
       for (std::size_t k = 0; k < kParameters; ++k) {
         if (is_fitted(k) && random() < kKickShare) {
@@ -239,7 +241,7 @@ class RegimeSearch {
     std::vector<Seconds> believed;  // infinite where the regime is not open to the row
   };
 
-  void update(Times& times, std::size_t regime, const Vector& v) const {
+  void update(Times& times, std::size_t regime, const ScaleVector& v) const {
     const RegimeScale scale = to_scale(v);
     std::size_t open = 0;
     for (std::size_t r = 0; r < rows_.size(); ++r) {
@@ -253,7 +255,7 @@ class RegimeSearch {
     }
   }
 
-  Times times_at(const std::vector<Vector>& at) const {
+  Times times_at(const std::vector<ScaleVector>& at) const {
     const Seconds never = seconds(std::numeric_limits<double>::infinity());
     Times times{.time = std::vector<Seconds>(rows_.size() * at.size(), never),
                 .believed = std::vector<Seconds>(rows_.size() * at.size(), never)};
@@ -263,9 +265,9 @@ class RegimeSearch {
     return times;
   }
 
-  double cost(const std::vector<Vector>& at) const { return cost(at, times_at(at)); }
+  double cost(const std::vector<ScaleVector>& at) const { return cost(at, times_at(at)); }
 
-  double cost(const std::vector<Vector>& at, const Times& times) const {
+  double cost(const std::vector<ScaleVector>& at, const Times& times) const {
     double error = 0;
     double weight = 0;
     for (std::size_t r = 0; r < rows_.size(); ++r) {
@@ -287,7 +289,7 @@ class RegimeSearch {
   }
 
   // One step up or down along each parameter, kept where it helps.
-  double explore(std::vector<Vector>& at, double now, double step) const {
+  double explore(std::vector<ScaleVector>& at, double now, double step) const {
     Times times = times_at(at);
     for (std::size_t i = 0; i < at.size(); ++i) {
       for (std::size_t k = 0; k < kParameters; ++k) {
@@ -313,8 +315,9 @@ class RegimeSearch {
   }
 
   // The same move once more, as long as it helps.
-  void follow(const std::vector<Vector>& before, std::vector<Vector>& at, double& now) const {
-    std::vector<Vector> move = at;
+  void follow(const std::vector<ScaleVector>& before, std::vector<ScaleVector>& at,
+              double& now) const {
+    std::vector<ScaleVector> move = at;
     for (std::size_t i = 0; i < at.size(); ++i) {
       for (std::size_t k = 0; k < kParameters; ++k) {
         move[i][k] -= before[i][k];
@@ -322,7 +325,7 @@ class RegimeSearch {
     }
     constexpr int kLongest = 10;
     for (int again = 0; again < kLongest; ++again) {
-      std::vector<Vector> next = at;
+      std::vector<ScaleVector> next = at;
       for (std::size_t i = 0; i < at.size(); ++i) {
         for (std::size_t k = 0; k < kParameters; ++k) {
           next[i][k] = bounded(i, k, at[i][k] + move[i][k]);
@@ -349,7 +352,7 @@ class RegimeSearch {
   double most_congestion_;
   std::vector<std::size_t> regimes_;  // of every open regime of every row, by index_
   std::map<RegimeId, std::size_t> index_;
-  std::vector<Vector> start_;
+  std::vector<ScaleVector> start_;
   std::mt19937 engine_{1};
 };
 

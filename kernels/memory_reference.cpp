@@ -11,10 +11,6 @@
 namespace flopcast {
 namespace {
 
-using enum ArrayType;
-using enum ArrayShape;
-using enum ArrayFill;
-
 // One row of the case by name: in(a) is the row's value in array a, in(a, c) its column c.
 struct Row {
   const MemoryCase& memory;
@@ -192,6 +188,9 @@ std::vector<double> sum_of_squares(const MemoryCase& memory) {
 }
 
 std::vector<ArraySpec> list_arrays(MemoryOp op) {
+  using enum ArrayType;
+  using enum ArrayShape;
+  using enum ArrayFill;
   const auto in = [](ArrayType type, ArrayShape shape, ArrayFill fill = random) {
     return ArraySpec{type, shape, fill, true, false};
   };
@@ -251,6 +250,7 @@ const std::vector<ArraySpec>& arrays(MemoryOp op) {
 }
 
 Bytes element_size(ArrayType type) {
+  using enum ArrayType;
   switch (type) {
     case bf16: return bytes(2);
     case fp16: return bytes(2);
@@ -263,6 +263,7 @@ Bytes element_size(ArrayType type) {
 }
 
 std::int64_t elements(const ArraySpec& array, const MemoryCase& memory) {
+  using enum ArrayShape;
   switch (array.shape) {
     case element: return memory.rows * memory.columns;
     case double_element: return memory.rows * memory.columns * 2;
@@ -283,13 +284,14 @@ Bytes moved(const MemoryCase& memory) {
 }
 
 double initial_value(const MemoryCase& memory, int array, std::int64_t index) {
+  using enum ArrayFill;
   const ArraySpec& spec = arrays(memory.op)[static_cast<std::size_t>(array)];
   const auto at = static_cast<std::uint64_t>(index);
   const auto seed = static_cast<std::uint64_t>(array);
   const float value = random_value(seed, at);
   const auto exact = static_cast<double>(value);
   switch (spec.fill) {
-    case random: return spec.type == bf16 ? round_to_bf16(exact) : exact;
+    case random: return spec.type == ArrayType::bf16 ? round_to_bf16(exact) : exact;
     case positive: return static_cast<double>(value / 2 + 1);  // rounded to fp32
     case position: return static_cast<double>(permuted_row(index, memory.rows));
     case target:
@@ -334,6 +336,7 @@ std::vector<double> expected_row(const MemoryCase& memory, int array, std::int64
 }
 
 double tolerance(const ArraySpec& array) {
+  using enum ArrayType;
   switch (array.type) {
     case bf16: return 4 * 0x1p-9;
     case fp16: return 4 * 0x1p-12;

@@ -36,7 +36,7 @@ constexpr std::size_t kGradient1 = 2;
 constexpr std::size_t kGradient0 = 3;
 constexpr std::size_t kWeight = 4;  // of chunk 1, or of both; a row 5 of chunk 0 may follow
 constexpr std::size_t kPasses = 4;  // rows without weight gradients
-constexpr int kPeriod = 6;
+constexpr int kPatternPeriod = 6;
 
 constexpr Pass kPassOfRow[] = {Pass::forward,        Pass::forward,         Pass::input_gradient,
                                Pass::input_gradient, Pass::weight_gradient, Pass::weight_gradient};
@@ -229,7 +229,8 @@ ScheduleOps repeated(const Block& block, int micro_batches) {
   for (const auto& offsets : block) {
     RankSlots& rank = grid.emplace_back(kPasses);
     for (std::size_t row = 0; row < kPasses; ++row) {
-      for (int m = 0; m < micro_batches; ++m) rank[row].push_back(offsets[row] + kPeriod * m);
+      for (int m = 0; m < micro_batches; ++m)
+        rank[row].push_back(offsets[row] + kPatternPeriod * m);
     }
   }
   add_weight_gradients(grid, Weights::together);

@@ -4,14 +4,11 @@
 #include <map>
 #include <utility>
 
+#include "models/step_streams.h"
 #include "sim/check.h"
 
 namespace flopcast {
 namespace {
-
-constexpr std::size_t kCompute = index_of(StepStream::compute);
-constexpr std::size_t kData = index_of(StepStream::data);
-constexpr std::size_t kReplica = index_of(StepStream::replica);
 
 /// Units of a chunk in the order in which a forward pass uses them.
 std::vector<std::size_t> forward_order(const ChunkUnits& chunk) {

@@ -20,9 +20,9 @@ std::int64_t exact_share(std::int64_t elements, std::int64_t ranks) {
 }
 
 /// Splits whole tensors over the ranks of a stage and keeps experts apart.
-class StageBuilder {
+class TensorSplitter {
  public:
-  StageBuilder(const Transformer& model, const ParallelGrid& grid) : model_(model), grid_(grid) {}
+  TensorSplitter(const Transformer& model, const ParallelGrid& grid) : model_(model), grid_(grid) {}
 
   void add(const std::string& scope, const std::vector<ParameterTensor>& tensors) {
     for (const ParameterTensor& tensor : tensors) add(scope + tensor.name, tensor);
@@ -69,7 +69,7 @@ class StageBuilder {
 // language_module.py, setup_embeddings_and_output_layer.
 StageTensors rank_tensors(const Transformer& model, const StageContent& stage,
                           const ParallelGrid& grid, std::int64_t vocab) {
-  StageBuilder builder(model, grid);
+  TensorSplitter builder(model, grid);
   const bool predicts_more = model.mtp_layers > 0;
   const bool copied = !(stage.embedding && stage.head) && (model.tied_embeddings || predicts_more);
   if (stage.embedding || (stage.head && predicts_more)) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/operator_timing.h"
+#include "models/step_streams.h"
 
 // Stretches of timed operators, written into a program one after another or by turns.
 
@@ -17,11 +18,10 @@ std::size_t stream_of(StepCategory category) {
 }
 
 using Item = TimedOperators::Item;
-constexpr std::size_t kComputeStream = index_of(StepStream::compute);
 
 void start(ProgramBuilder& program, const Item& item, std::uint32_t row) {
   const std::size_t stream = stream_of(item.category);
-  program.order(kComputeStream, stream);
+  program.order(kCompute, stream);
   program.collective(stream, static_cast<std::uint16_t>(item.group), TransferId{row},
                      id_of(item.category), item.label);
 }
@@ -31,18 +31,18 @@ void append(ProgramBuilder& program, const Item& item, std::uint32_t row) {
   switch (item.kind) {
     case Item::Kind::kernel:
       if (item.routed) {
-        program.compute_varying(kComputeStream, KernelId{row}, id_of(item.category), item.label);
+        program.compute_varying(kCompute, KernelId{row}, id_of(item.category), item.label);
       } else {
-        program.compute(kComputeStream, KernelId{row}, id_of(item.category), item.label);
+        program.compute(kCompute, KernelId{row}, id_of(item.category), item.label);
       }
       break;
     case Item::Kind::collective:
     case Item::Kind::exchange:
       start(program, item, row);
-      program.order(stream, kComputeStream);
+      program.order(stream, kCompute);
       break;
     case Item::Kind::beside: start(program, item, row); break;
-    case Item::Kind::join: program.order(stream, kComputeStream); break;
+    case Item::Kind::join: program.order(stream, kCompute); break;
   }
 }
 
@@ -86,7 +86,7 @@ class Turns {
 
   /// Up to the next exchange, which goes on when the turn is over.
   void take(ProgramBuilder& program) {
-    if (exchanged_) program.wait(kComputeStream, *std::exchange(exchanged_, std::nullopt));
+    if (exchanged_) program.wait(kCompute, *std::exchange(exchanged_, std::nullopt));
     while (!cursor_.done() && cursor_.next().kind != Item::Kind::exchange) {
       cursor_.append_next(program);
     }
@@ -97,7 +97,7 @@ class Turns {
   }
   /// Waits for an exchange that ends the stretch.
   void finish(ProgramBuilder& program) {
-    if (exchanged_) program.wait(kComputeStream, *exchanged_);
+    if (exchanged_) program.wait(kCompute, *exchanged_);
   }
 
  private:

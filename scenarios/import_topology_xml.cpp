@@ -161,7 +161,7 @@ class Reader {
 
   // Each device is its own last <pci>; above it bridges, and first the CPU.
   static int path(const Ancestors& a, const Ancestors& b) {
-    enum Word : std::uint8_t { pix, pxb, phb, node, sys };
+    enum Distance : std::uint8_t { pix, pxb, phb, node, sys };
     std::size_t shared = 0;
     while (shared < std::min(a.size(), b.size()) && a[shared] == b[shared]) ++shared;
     if (shared == 0) return sys;

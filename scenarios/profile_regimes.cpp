@@ -12,8 +12,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array kEvidences{Evidence::assumed, Evidence::fitted, Evidence::measured};
-
 // Far beyond the range of the search (regime_search.cpp).
 constexpr double kLeastScale = 1e-3;
 constexpr double kMostScale = 1e3;
@@ -42,7 +40,7 @@ FittedRegime read_regime(const Node& node) {
           .scale = read_scale(node)};
 }
 
-double rounded(double value) { return with_digits(value, 6); }
+double six_digits(double value) { return with_digits(value, 6); }
 std::string rate_text(BytesPerSecond rate) {
   return fmt::format("{:.6g} GB/s", to_gigabytes_per_second(rate));
 }
@@ -54,19 +52,19 @@ Json regime_json(const FittedRegime& regime) {
           {"scope", to_text(regime.key.scope)},
           {"algorithm", to_text(regime.key.algorithm)},
           {"protocol", to_text(regime.key.protocol)},
-          {"base", rounded(scale.base)},
-          {"hop", rounded(scale.hop)},
-          {"network_hop", rounded(scale.network_hop)},
-          {"bandwidth", rounded(scale.bandwidth)},
-          {"ramp", rounded(scale.ramp)},
-          {"spread", rounded(scale.spread)},
-          {"congestion", rounded(scale.congestion)},
-          {"growth", rounded(scale.growth)},
+          {"base", six_digits(scale.base)},
+          {"hop", six_digits(scale.hop)},
+          {"network_hop", six_digits(scale.network_hop)},
+          {"bandwidth", six_digits(scale.bandwidth)},
+          {"ramp", six_digits(scale.ramp)},
+          {"spread", six_digits(scale.spread)},
+          {"congestion", six_digits(scale.congestion)},
+          {"growth", six_digits(scale.growth)},
           {"growth_size", size_text(scale.growth_size)},
-          {"overlap", rounded(scale.overlap)},
-          {"rendezvous", rounded(scale.rendezvous)},
+          {"overlap", six_digits(scale.overlap)},
+          {"rendezvous", six_digits(scale.rendezvous)},
           {"rendezvous_size", size_text(scale.rendezvous_size)},
-          {"bias", rounded(scale.bias)}};
+          {"bias", six_digits(scale.bias)}};
 }
 
 Json regimes_json(const ProtocolRegimes& regimes) {

@@ -15,7 +15,6 @@ namespace {
 
 // Far beyond any machine; keep products of counts within their types.
 constexpr int kMostPerNode = 1024;
-constexpr int kMostNodes = 1 << 20;
 constexpr std::int64_t kMostGpus = 1 << 20;
 
 void read_peaks(const Node& node, Gpu& gpu) {

@@ -11,7 +11,6 @@
 namespace flopcast {
 namespace {
 
-constexpr int kMostNodes = 1 << 20;
 constexpr int kMostPorts = 1 << 16;
 constexpr double kMostOversubscribed = 1000;
 

@@ -11,8 +11,6 @@ constexpr int kMostSteps = 100'000;
 constexpr int kMostClasses = 1 << 20;
 constexpr double kLeastSpeed = 1e-3;
 
-constexpr std::array kEvidences{Evidence::assumed, Evidence::fitted, Evidence::measured};
-
 void read_slow_steps(const Node& node, StepJitter& jitter) {
   jitter.slow_probability = node.at("probability").fraction();
   jitter.slow_speed = node.at("speed").fraction(kLeastSpeed);

@@ -8,7 +8,6 @@ namespace flopcast {
 namespace {
 
 // Far beyond any model; keep products of sizes within their types.
-constexpr std::int64_t kMostLayers = 10'000;
 constexpr std::int64_t kWidest = 1 << 24;
 constexpr std::int64_t kMostHeads = 1 << 16;
 constexpr std::int64_t kMostPositions = 1 << 30;

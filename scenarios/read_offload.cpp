@@ -7,7 +7,6 @@ namespace flopcast {
 namespace {
 
 constexpr Choice<bool> kPlaces[] = {{"host", false}, {"drives", true}};
-constexpr std::int64_t kMostLayers = 10'000;
 
 OptimizerOffload read_optimizer(const Node& node) {
   OptimizerOffload offload;

@@ -12,7 +12,6 @@ namespace {
 constexpr std::int64_t kLongestSequence = 1 << 26;
 constexpr std::int64_t kLargestMicroBatch = 1 << 16;
 constexpr std::int64_t kLargestBatch = 1 << 26;
-constexpr std::int64_t kMostLayers = 10'000;
 constexpr int kMostGathersAhead = 1000;
 constexpr int kMostLossMetrics = 100;
 constexpr std::int64_t kLargestDivisor = 1 << 20;

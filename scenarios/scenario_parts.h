@@ -15,6 +15,10 @@
 
 namespace flopcast {
 
+/// What is read as a slip beyond.
+inline constexpr std::int64_t kMostLayers = 10'000;
+inline constexpr int kMostNodes = 1 << 20;
+
 /// A catalogue name, or an object: a whole GPU, or "base" and what differs from it.
 Gpu read_gpu(const Node& node, Catalogue& catalogue);
 System read_system(const Node& node, Catalogue& catalogue);

@@ -12,7 +12,7 @@ namespace {
 using Dims = std::vector<std::vector<std::int64_t>>;  // of each input; empty where it is no tensor
 using Fields = std::vector<SampleField>;
 
-struct Operator {
+struct TracedOperator {
   std::string name;
   Dims dims;
   std::string type;
@@ -74,7 +74,7 @@ Fields attention_fields(const Dims& dims, std::size_t q, std::string_view pass) 
   return fields;
 }
 
-Fields fields_of(const Operator& op) {
+Fields fields_of(const TracedOperator& op) {
   if (op.name == "aten::mm" || op.name == "aten::bmm") return product_fields(op.dims, 0);
   if (op.name == "aten::addmm") return product_fields(op.dims, 1);
   if (op.name == "aten::_flash_attention_forward") return attention_fields(op.dims, 0, "forward");
@@ -100,7 +100,7 @@ void read_profiler_trace(const Document& trace, SampleTable& into) {
   if (const auto devices = root.find("deviceProperties"); devices && !devices->items().empty()) {
     into.gpu = devices->items().front().at("name").text();
   }
-  std::map<std::int64_t, Operator> operators;
+  std::map<std::int64_t, TracedOperator> operators;
   std::map<std::int64_t, double> times;  // us
   const Node events = root.at("traceEvents");
   for (const Node& event : events.items()) {

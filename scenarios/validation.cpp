@@ -31,7 +31,7 @@ double median_of(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-ErrorSummary summary_of(std::string group, const std::vector<double>& errors) {
+GroupErrors summary_of(std::string group, const std::vector<double>& errors) {
   std::vector<double> sizes;
   sizes.reserve(errors.size());
   for (const double error : errors) sizes.push_back(std::abs(error));
@@ -65,12 +65,12 @@ std::vector<std::string> groups_of(const Comparison& run) {
           fmt::format("7source {}", source_of(trial))};
 }
 
-std::vector<ErrorSummary> summaries(const std::vector<Comparison>& runs) {
+std::vector<GroupErrors> summaries(const std::vector<Comparison>& runs) {
   std::map<std::string, std::vector<double>> errors;
   for (const Comparison& run : runs) {
     for (const std::string& group : groups_of(run)) errors[group].push_back(run.error());
   }
-  std::vector<ErrorSummary> groups;
+  std::vector<GroupErrors> groups;
   groups.reserve(errors.size());
   for (const auto& [group, of_group] : errors) {
     groups.push_back(summary_of(group.substr(1), of_group));

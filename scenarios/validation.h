@@ -30,7 +30,7 @@ struct Comparison {
 bool is_time(const Comparison& run);
 
 /// Errors of some runs, relative. The 90th percentile is the smallest size that 90 % do not exceed.
-struct ErrorSummary {
+struct GroupErrors {
   std::string group;  // "gpu h100-sxm"
   std::size_t runs = 0;
   double median = 0;  // of sizes, as are mean and p90
@@ -57,7 +57,7 @@ struct BandCoverage {
 
 struct Validation {
   std::vector<Comparison> runs;  // in the order of the trials
-  std::vector<ErrorSummary> groups;
+  std::vector<GroupErrors> groups;
   std::vector<Sweep> sweeps;  // of at least kSmallestSweep runs
   std::vector<BandCoverage> bands;
 };

@@ -3,12 +3,14 @@
 // Where a number comes from. Of a chain of numbers the weakest link counts.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string_view>
 
 namespace flopcast {
 
 enum class Evidence : std::uint8_t { assumed, fitted, measured };  // from weak to strong
+inline constexpr std::array kEvidences{Evidence::assumed, Evidence::fitted, Evidence::measured};
 
 constexpr Evidence weakest(Evidence a, Evidence b) { return std::min(a, b); }
 

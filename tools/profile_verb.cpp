@@ -22,13 +22,13 @@
 namespace flopcast {
 namespace {
 
-struct Options {
+struct ProfileOptions {
   std::optional<std::string> data;
   std::string name;
   std::string other;
 };
 
-Profile read(const Options& options, const std::string& name) {
+Profile read(const ProfileOptions& options, const std::string& name) {
   return read_profile(Document::read(profile_file(options.data, name)));
 }
 
@@ -36,7 +36,7 @@ std::string evidence_text(const ProfileNumber& number) {
   return number.provenance == nullptr ? "" : std::string(to_text(number.provenance->evidence));
 }
 
-std::string percent_text(double error) {
+std::string error_text(double error) {
   return error > 0 ? fmt::format("{:.1f} %", 100 * error) : "";
 }
 
@@ -60,7 +60,7 @@ std::string evidence_counts(const Profile& profile) {
   return text;
 }
 
-ExitCode list(const Options& options) {
+ExitCode list(const ProfileOptions& options) {
   TextTable table{.title = "Profiles (parts by evidence)",
                   .columns = {{"name", Align::left},
                               {"level"},
@@ -89,7 +89,7 @@ ExitCode list(const Options& options) {
   return print(table);
 }
 
-ExitCode show(const Options& options) {
+ExitCode show(const ProfileOptions& options) {
   const Profile profile = read(options, options.name);
   TextTable table{
       .title = fmt::format("{}: {} ({})", profile.name, profile.description, profile.date),
@@ -107,13 +107,13 @@ ExitCode show(const Options& options) {
     const bool told = first && number.provenance != nullptr;
     table.rows.push_back(
         {{first ? number.part : "", number.name, number.value, evidence_text(number),
-          told ? percent_text(number.provenance->median_error) : "",
+          told ? error_text(number.provenance->median_error) : "",
           told ? number.provenance->source : ""}});
   }
   return print(table);
 }
 
-ExitCode diff(const Options& options) {
+ExitCode diff(const ProfileOptions& options) {
   const Profile one = read(options, options.name);
   const Profile other = read(options, options.other);
   std::map<std::string, const ProfileNumber*> others;
@@ -154,7 +154,7 @@ ExitCode diff(const Options& options) {
 }  // namespace
 
 Verb add_profile_verb(CLI::App& app) {
-  const auto options = std::make_shared<Options>();  // shared by the parser and the actions
+  const auto options = std::make_shared<ProfileOptions>();  // shared by the parser and the actions
   CLI::App* verb = app.add_subcommand("profile", "What is known of each GPU, and from where");
   CLI::App* list_verb = verb->add_subcommand("list", "The shipped profiles");
   CLI::App* show_verb = verb->add_subcommand("show", "All numbers of a profile with their sources");

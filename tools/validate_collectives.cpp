@@ -17,7 +17,7 @@
 namespace flopcast {
 namespace {
 
-struct Options {
+struct CollectiveOptions {
   std::optional<std::string> data;
   std::optional<std::string> output;
   bool markdown = false;
@@ -110,7 +110,7 @@ TextTable faults_table(std::span<const RecordedTable> tables) {
   return out;
 }
 
-ExitCode validate(const Options& options) {
+ExitCode validate(const CollectiveOptions& options) {
   const Document document =
       Document::read(find_data_folders(options.data).measured / "collectives.json");
   const std::vector<RecordedTable> tables = read_recorded_tables(document);
@@ -132,7 +132,8 @@ ExitCode validate(const Options& options) {
 }  // namespace
 
 Verb add_validate_collectives(CLI::App& validate_verb) {
-  const auto options = std::make_shared<Options>();  // shared by the parser and the action
+  const auto options =
+      std::make_shared<CollectiveOptions>();  // shared by the parser and the action
   CLI::App* verb = validate_verb.add_subcommand(
       "collectives", "The network model against measured nccl-tests tables");
   verb->add_option("--data", options->data, "Folder with catalogue/, profiles/ and measured data")

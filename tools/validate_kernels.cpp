@@ -19,7 +19,7 @@
 namespace flopcast {
 namespace {
 
-struct Options {
+struct KernelOptions {
   std::optional<std::string> data;
   std::optional<std::string> output;
   std::vector<std::string> gpus;
@@ -27,7 +27,7 @@ struct Options {
   bool markdown = false;
 };
 
-KernelSampleFiles recorded_samples(const DataFolders& folders, const Options& options) {
+KernelSampleFiles recorded_samples(const DataFolders& folders, const KernelOptions& options) {
   std::vector<std::filesystem::path> files;
   for (const std::string_view name : {"gemm", "attention", "memory", "experts"}) {
     files.push_back(folders.measured / "kernels" / fmt::format("{}.csv", name));
@@ -47,7 +47,7 @@ void add_row(TextTable& table, const std::string& gpu, const KernelFitRow& row) 
         error_text(row.held_back), row.before ? error_text(*row.before) : ""}});
 }
 
-ExitCode validate(const Options& options) {
+ExitCode validate(const KernelOptions& options) {
   const DataFolders folders = find_data_folders(options.data);
   TextTable table{.title = "Kernel times that no fit saw: errors, median / 90 %, % (fitted)",
                   .columns = {{"GPU", Align::left},
@@ -81,7 +81,7 @@ ExitCode validate(const Options& options) {
 }  // namespace
 
 Verb add_validate_kernels(CLI::App& validate_verb) {
-  const auto options = std::make_shared<Options>();  // shared by the parser and the action
+  const auto options = std::make_shared<KernelOptions>();  // shared by the parser and the action
   CLI::App* verb = validate_verb.add_subcommand(
       "kernels", "The kernel curves against published kernel times: fits them, judges both");
   verb->add_option("--gpu", options->gpus, "These GPUs alone")->type_name("NAME...");

@@ -13,7 +13,7 @@ namespace flopcast {
 namespace {
 
 std::string errors_of(const Validation& validation, const std::string& style) {
-  const auto group = std::ranges::find(validation.groups, style, &ErrorSummary::group);
+  const auto group = std::ranges::find(validation.groups, style, &GroupErrors::group);
   if (group == validation.groups.end()) return {};
   return fmt::format("{} runs: {:.1f} / {:.1f} %", group->runs, 100 * group->median,
                      100 * group->p90);

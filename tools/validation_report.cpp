@@ -29,7 +29,7 @@ TextTable error_table(const Validation& validation) {
       .title = "Absolute errors in %; bias is the median with its sign",
       .columns = {{"part", Align::left}, {"runs"}, {"median"}, {"mean"}, {"p90"}, {"bias"}},
       .rows = {}};
-  for (const ErrorSummary& group : validation.groups) {
+  for (const GroupErrors& group : validation.groups) {
     table.rows.push_back(
         {{group.group, fmt::format("{}", group.runs), percent_of(group.median),
           percent_of(group.mean), percent_of(group.p90), signed_percent_of(group.bias)}});
@@ -207,7 +207,7 @@ std::string json_text(const Validation& validation, std::span<const Trial> trial
   Json runs = Json::array();
   for (const Comparison& run : validation.runs) runs.push_back(run_json(run));
   Json groups = Json::array();
-  for (const ErrorSummary& group : validation.groups) {
+  for (const GroupErrors& group : validation.groups) {
     groups.push_back({{"group", group.group},
                       {"runs", group.runs},
                       {"median_error", group.median},

@@ -22,7 +22,7 @@ using LengthGraph =
     boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS, boost::no_property,
                           boost::property<boost::edge_weight_t, Length>>;
 
-constexpr Length kUnreached = std::numeric_limits<Length>::max();
+constexpr Length kNoPath = std::numeric_limits<Length>::max();
 
 std::vector<Length> lengths_to(const LengthGraph& graph, std::size_t to) {
   std::vector<Length> lengths(boost::num_vertices(graph));
@@ -47,7 +47,7 @@ GraphRoutes::GraphRoutes(const FabricGraph& graph)
   for (std::size_t to = 0; to < switches_; ++to) {
     const std::vector<Length> left = lengths_to(lengths, to);
     for (std::size_t from = 0; from < switches_; ++from) {
-      if (from == to || left[from] == kUnreached) continue;
+      if (from == to || left[from] == kNoPath) continue;
       Choice& choice = choices_[from * switches_ + to];
       choice.first = static_cast<std::uint32_t>(hops_.size());
       for (const Hop& hop : next_to[from]) {

@@ -26,9 +26,9 @@ Trial run_of(const std::string& file, double predicted, double measured = 1) {
   return trial;
 }
 
-const ErrorSummary& group(const Validation& validation, const std::string& name) {
+const GroupErrors& group(const Validation& validation, const std::string& name) {
   const auto found = std::find_if(validation.groups.begin(), validation.groups.end(),
-                                  [&](const ErrorSummary& each) { return each.group == name; });
+                                  [&](const GroupErrors& each) { return each.group == name; });
   REQUIRE(found != validation.groups.end());
   return *found;
 }
@@ -55,7 +55,7 @@ TEST_CASE("errors are summed up by group") {
   trials.push_back(run_of("two", 1.5));
   trials.back().scenario.mark = Mark::fit;
   const Validation validation = validation_of(trials);
-  const ErrorSummary& one = group(validation, "source one");
+  const GroupErrors& one = group(validation, "source one");
   CHECK(one.runs == 4);
   CHECK(one.median == Approx(0.07));  // of 0.02, 0.04, 0.10 and 0.30
   CHECK(one.mean == Approx(0.115));
