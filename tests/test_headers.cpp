@@ -1,0 +1,1 @@
+// Nothing of its own: a header is precompiled for a source that reads it (CMakeLists.txt).
