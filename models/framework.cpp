@@ -31,6 +31,7 @@ Framework megatron() {
 Framework megatron_2021() {
   Framework framework = megatron();
   framework.name = "megatron-2021";
+  framework.keeps_cast_weights = false;
   framework.quantised_gathers = QuantisedGathers::none;
   framework.fused_attention = false;
   framework.cross_entropy = CrossEntropy::unfused;
@@ -52,10 +53,13 @@ Framework megatron_deepspeed() {
   return framework;
 }
 
-/// NeMo 24.x on Megatron-Core: the same rules.
+/// NeMo 24.x on Megatron-Core: the same rules; parameters in 8 bits. Source: NVIDIA/NeMo,
+/// collections/llm/recipes/precision/mixed_precision.py (fp8_params); NVIDIA-NeMo/Megatron-Bridge,
+/// src/megatron/bridge/training/mixed_precision.py (fp8_param_gather: delayed, tensorwise, mxfp8).
 Framework nemo() {
   Framework framework = megatron();
   framework.name = "nemo";
+  framework.fp8_param_gather = true;
   return framework;
 }
 
@@ -94,6 +98,7 @@ Framework torch_ddp() {
   Framework framework = megatron();
   framework.name = "torch-ddp";
   framework.quantised_gathers = QuantisedGathers::per_tensor;
+  framework.keeps_cast_weights = false;  // torchao casts them in every forward pass
   framework.regather_in_backward = false;
   framework.ddp_buckets = true;
   framework.align_grad_reduce = false;

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <span>
 #include <tuple>
 #include <utility>
 
 #include "models/activation_memory.h"
 #include "models/parameters.h"
 #include "models/pipeline_schedule.h"
+#include "models/quantised_weights.h"
 #include "sim/check.h"
 
 namespace flopcast {
@@ -139,9 +141,18 @@ std::vector<GradientBucket> cut_buckets(const OperatorContext& context,
   return megatron_gradient_buckets(reduced.tensors, bucketing);
 }
 
+/// Megatron has tensors of unlike types in buckets apart; here a bucket is as long as its bytes.
+Bytes gathered_size(const GradientBucket& bucket, const std::vector<RankTensor>& tensors,
+                    const WeightSizes& sizes) {
+  const std::span own = std::span(tensors).subspan(bucket.first, bucket.end - bucket.first);
+  return sizes.gathered_of(static_cast<double>(bucket.padded),
+                           static_cast<double>(count_elements(own).linear));
+}
+
 std::vector<ChunkBucket> time_buckets(const OperatorContext& context,
-                                      const std::vector<GradientBucket>& cut, StepGroup slot,
-                                      GroupId group, CostTables& tables) {
+                                      const std::vector<GradientBucket>& cut,
+                                      const ReducedTensors& reduced, GroupId group,
+                                      CostTables& tables) {
   const Training& training = context.training;
   const bool sharded = context.layout.zero >= 1;
   const bool scatters = sharded && !training.framework.zero_all_reduces;
@@ -150,17 +161,18 @@ std::vector<ChunkBucket> time_buckets(const OperatorContext& context,
   // On a ring a broadcast of some bytes, or their reduction to one rank, loads each link as an
   // all-gather of them does.
   const ExchangeTraits traits{.one_rank = sharded && training.framework.zero_by_tensor};
+  const WeightSizes sizes = weight_sizes(training, tables.profile());
   std::vector<ChunkBucket> out;
   for (const GradientBucket& bucket : cut) {
     const double elements = static_cast<double>(bucket.padded);
     ChunkBucket row{.first_tensor = bucket.first,
-                    .group = slot,
+                    .group = reduced.group,
                     .gradients = elements * element_size(training.gradient_dtype)};
     row.reduce = tables.transfer(reduction, row.gradients, group, StepCategory::gradient, traits);
     if (sharded) {
-      row.gather = tables.transfer(CollectiveKind::all_gather,
-                                   elements * element_size(training.parameter_dtype), group,
-                                   StepCategory::parameter, traits);
+      row.gather =
+          tables.transfer(CollectiveKind::all_gather, gathered_size(bucket, reduced.tensors, sizes),
+                          group, StepCategory::parameter, traits);
     }
     out.push_back(row);
   }
@@ -266,8 +278,7 @@ std::vector<ChunkBucket> chunk_buckets(const OperatorContext& context, const Chu
   const auto timed_buckets = [&](const ReducedTensors& reduced) {
     const GroupId group = groups[static_cast<std::size_t>(reduced.group)];
     if (group == kNoGroup) return std::vector<ChunkBucket>{};
-    return time_buckets(context, cut_buckets(context, reduced, place), reduced.group, group,
-                        tables);
+    return time_buckets(context, cut_buckets(context, reduced, place), reduced, group, tables);
   };
   out = timed_buckets(
       {StepGroup::data, std::int64_t{copies} * shard_ranks(context.layout), tensors.all.dense});
@@ -319,11 +330,15 @@ ModelChunk build_chunk(const OperatorContext& context, const StageContent& conte
   }
   if (content.head) layers.build_head(out);
   out.expert_parameters = total_elements(tensors.all.expert);
-  out.parameters = total_elements(tensors.all.dense) + out.expert_parameters;
+  ElementCount trained = count_elements(tensors.all.dense);
+  trained += count_elements(tensors.all.expert);
+  out.parameters = trained.all;
+  out.linear = trained.linear;
   if (context.training.adapters) {
     const StageTensors model =
         rank_tensors(context.model, content, context.layout.grid, context.padded_vocab);
-    out.frozen = total_elements(model.dense) + total_elements(model.expert);
+    out.frozen = count_elements(model.dense);
+    out.frozen += count_elements(model.expert);
   } else {
     out.replicated = replicated_elements(context.model, content, context.padded_vocab);
   }

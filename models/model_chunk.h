@@ -61,7 +61,8 @@ struct ModelChunk {
   std::int64_t loss_workspace = 0;     // bytes beside those while the backward pass begins
   std::int64_t kept_by_ends = 0;       // bytes from one half of the backward to the other
   std::int64_t parameters = 0;         // elements on one rank that are trained
-  std::int64_t frozen = 0;             // and beside them those that are not
+  std::int64_t linear = 0;             // of them weights of linear layers
+  ElementCount frozen;                 // and beside them those that are not
   std::int64_t expert_parameters = 0;  // of them reduced over the experts' own data group
   std::int64_t replicated = 0;         // of them on every tensor-parallel rank
   std::int64_t tied_embedding = 0;     // of them shared by first and last stage

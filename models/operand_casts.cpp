@@ -11,7 +11,7 @@ namespace {
 bool promotes_sums(const Operator& op, const Profile& profile) {
   const bool gradient =
       op.phase == OperatorPhase::data_gradient || op.phase == OperatorPhase::weight_gradient;
-  return gradient && !profile.peak_dense[static_cast<std::size_t>(DataType::mxfp8)];
+  return gradient && !knows_scaled_formats(profile);
 }
 
 constexpr double kReorderedScale = 3;  // written, read and written again
@@ -60,6 +60,10 @@ double gathered_orientations(DataType type) { return scaled_block(type) == 1 ? 1
 bool reduces_maximum(const Training& training) {
   return training.precision == DataType::nvfp4 ||
          (training.precision == DataType::fp8 && training.current_scaling);
+}
+
+bool knows_scaled_formats(const Profile& profile) {
+  return profile.peak_dense[static_cast<std::size_t>(DataType::mxfp8)].has_value();
 }
 
 DataType unquantised_type(const Training& training) {

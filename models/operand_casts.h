@@ -11,6 +11,9 @@ namespace flopcast {
 /// Of the products that are not quantised where those of linear layers are.
 DataType unquantised_type(const Training& training);
 
+/// Whether the GPU multiplies 8-bit operands with scales for blocks: from Blackwell on.
+bool knows_scaled_formats(const Profile& profile);
+
 /// The type by which the profile times the product of an operator.
 DataType product_type(const Operator& op, const Training& training, const Profile& profile);
 

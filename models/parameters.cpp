@@ -13,6 +13,10 @@ class Tensors {
   void add(const std::string& name, std::int64_t elements, Shard shard) {
     list_.push_back({name, elements, shard});
   }
+  /// Of a linear layer, but for router and output projection.
+  void weight(const std::string& name, std::int64_t elements, Shard shard) {
+    list_.push_back({name + ".weight", elements, shard, true});
+  }
   void norm(const Transformer& model, const std::string& name, std::int64_t width) {
     add(name + ".weight", width, Shard::replicated);
     if (model.norm == NormKind::layer_norm && model.norm_bias) {
@@ -21,12 +25,12 @@ class Tensors {
   }
   // The output of a column-parallel layer is split, so its bias is too.
   void column(const std::string& name, std::int64_t in, std::int64_t out, bool bias) {
-    add(name + ".weight", in * out, Shard::tensor);
+    weight(name, in * out, Shard::tensor);
     if (bias) add(name + ".bias", out, Shard::tensor);
   }
   // The bias of a row-parallel layer is added after the reduction, by every rank.
   void row(const std::string& name, std::int64_t in, std::int64_t out, bool bias) {
-    add(name + ".weight", in * out, Shard::tensor);
+    weight(name, in * out, Shard::tensor);
     if (bias) add(name + ".bias", out, Shard::replicated);
   }
   std::vector<ParameterTensor> take() { return std::move(list_); }
@@ -66,11 +70,11 @@ void add_latent_attention(const Transformer& model, Tensors& tensors) {
   if (mla.q_rank == 0) {
     tensors.column(at + "linear_q_proj", model.hidden, q_width, false);
   } else {
-    tensors.add(at + "linear_q_down_proj.weight", model.hidden * mla.q_rank, Shard::replicated);
+    tensors.weight(at + "linear_q_down_proj", model.hidden * mla.q_rank, Shard::replicated);
     tensors.column(at + "linear_q_up_proj", mla.q_rank, q_width, false);
   }
-  tensors.add(at + "linear_kv_down_proj.weight", model.hidden * (mla.kv_rank + mla.qk_rope_dim),
-              Shard::replicated);
+  tensors.weight(at + "linear_kv_down_proj", model.hidden * (mla.kv_rank + mla.qk_rope_dim),
+                 Shard::replicated);
   tensors.column(at + "linear_kv_up_proj", mla.kv_rank, model.heads * (mla.qk_nope_dim + mla.v_dim),
                  false);
   if (mla.q_rank > 0) tensors.norm(model, at + "q_layernorm", mla.q_rank);
@@ -83,12 +87,12 @@ void add_experts(const Transformer& model, Tensors& tensors) {
   const std::int64_t fc1 = fc1_width(model, moe.expert_ffn);
   tensors.add("mlp.router.weight", model.hidden * moe.experts, Shard::replicated);
   if (moe.router_bias) tensors.add("mlp.router.bias", moe.experts, Shard::replicated);
-  tensors.add("mlp.experts.linear_fc1.weight", moe.experts * model.hidden * fc1, Shard::expert);
+  tensors.weight("mlp.experts.linear_fc1", moe.experts * model.hidden * fc1, Shard::expert);
   if (moe.expert_bias) {
     tensors.add("mlp.experts.linear_fc1.bias", moe.experts * fc1, Shard::expert);
   }
-  tensors.add("mlp.experts.linear_fc2.weight", moe.experts * moe.expert_ffn * model.hidden,
-              Shard::expert);
+  tensors.weight("mlp.experts.linear_fc2", moe.experts * moe.expert_ffn * model.hidden,
+                 Shard::expert);
   if (moe.expert_bias) {
     tensors.add("mlp.experts.linear_fc2.bias", moe.experts * model.hidden, Shard::expert);
   }

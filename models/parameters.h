@@ -21,6 +21,7 @@ struct ParameterTensor {
   std::string name;           // Megatron's words: "linear_qkv.weight"
   std::int64_t elements = 0;  // of the whole tensor; for experts of all experts together
   Shard shard = Shard::replicated;
+  bool linear = false;  // weight of a linear layer whose products may be in 8 or 4 bits
 };
 
 /// Tensors in the order in which Megatron registers them (the order its gradient buckets reverse).

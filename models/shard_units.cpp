@@ -1,12 +1,14 @@
 #include "models/shard_units.h"
 
+#include "models/quantised_weights.h"
+
 namespace flopcast {
 namespace {
 
 /// Elements of a unit on one rank.
 struct UnitElements {
-  std::int64_t dense = 0;
-  std::int64_t expert = 0;
+  ElementCount dense;
+  ElementCount expert{};
 };
 
 class UnitBuilder {
@@ -16,33 +18,34 @@ class UnitBuilder {
 
   ShardUnit build(UnitElements elements) {
     ShardUnit unit;
-    unit.elements = elements.dense + elements.expert;
+    unit.elements = elements.dense.all + elements.expert.all;
     const ParallelGrid& grid = context_.layout.grid;
     add(unit, StepGroup::data, {elements.dense, shard_ranks(context_.layout)});
-    if (elements.expert > 0) add(unit, StepGroup::expert_data, {elements.expert, grid.edp()});
+    if (elements.expert.all > 0) add(unit, StepGroup::expert_data, {elements.expert, grid.edp()});
     return unit;
   }
 
  private:
   struct Share {
-    std::int64_t elements;
+    ElementCount elements;
     std::int64_t ranks;
   };
 
   /// The last shard is padded.
   void add(ShardUnit& unit, StepGroup slot, Share share) {
-    const std::int64_t shard = (share.elements + share.ranks - 1) / share.ranks;
+    const std::int64_t shard = (share.elements.all + share.ranks - 1) / share.ranks;
     unit.shard += shard;
     const GroupId group = id(slot);
     const GroupId replicas = id(StepGroup::replica);
     if (group == kNoGroup && replicas == kNoGroup) return;
     const Training& training = context_.training;
     const auto padded = static_cast<double>(shard * share.ranks);
-    const Bytes parameters = padded * element_size(training.parameter_dtype);
+    const Bytes parameters = parameter_bytes(share.elements, padded);
     const Bytes gradients = padded * element_size(training.gradient_dtype);
     UnitPart part{.group = slot, .gathered = group != kNoGroup};
     if (part.gathered) {
-      unit.gathered += share.elements;
+      unit.gathered =
+          unit.gathered + parameter_bytes(share.elements, static_cast<double>(share.elements.all));
       part.gather =
           tables_.transfer(CollectiveKind::all_gather, parameters, group, StepCategory::parameter);
       part.reduce = tables_.transfer(CollectiveKind::reduce_scatter, gradients, group,
@@ -61,6 +64,12 @@ class UnitBuilder {
     unit.parts.push_back(part);
   }
 
+  /// Of `all` elements, the count with what pads it.
+  Bytes parameter_bytes(const ElementCount& count, double all) const {
+    return weight_sizes(context_.training, tables_.profile())
+        .gathered_of(all, static_cast<double>(count.linear));
+  }
+
   GroupId id(StepGroup slot) const { return groups_[static_cast<std::size_t>(slot)]; }
 
   const OperatorContext& context_;
@@ -71,7 +80,7 @@ class UnitBuilder {
 UnitElements elements_of(const OperatorContext& context, const StageContent& content) {
   const StageTensors tensors =
       rank_tensors(context.model, content, context.layout.grid, context.padded_vocab);
-  return {.dense = total_elements(tensors.dense), .expert = total_elements(tensors.expert)};
+  return {.dense = count_elements(tensors.dense), .expert = count_elements(tensors.expert)};
 }
 
 }  // namespace
@@ -91,7 +100,7 @@ ChunkUnits shard_units(const OperatorContext& context, const StageContent& conte
   const bool apart = context.training.framework.shards_ends_apart && !context.model.tied_embeddings;
   const bool two = apart && content.embedding && content.head;
   if (two) {
-    const std::int64_t embedding =
+    const ElementCount embedding =
         elements_of(context, {.first_layer = content.first_layer, .embedding = true}).dense;
     out.units.push_back(builder.build({.dense = embedding}));
     ends.dense -= embedding;

@@ -26,7 +26,7 @@ struct UnitPart {
 
 struct ShardUnit {
   std::int64_t elements = 0;  // of a rank, all shards together
-  std::int64_t gathered = 0;  // of them in parts that are gathered
+  Bytes gathered;             // parameters of the parts that are gathered
   std::int64_t shard = 0;     // kept by the rank
   std::vector<UnitPart> parts;
 };

@@ -89,7 +89,7 @@ void ShardedParameters::plan_gathers() {
     use.previous = unit.use;
     use.after = kept_after(use);
     unit = {use.after, i};
-    if (use.before != Kept::whole && unit_of(use).gathered > 0) gathers_.push_back(i);
+    if (use.before != Kept::whole && unit_of(use).gathered > bytes(0)) gathers_.push_back(i);
   }
 }
 
@@ -107,7 +107,7 @@ ShardedParameters::Kept ShardedParameters::kept_after(const Use& use) const {
 }
 
 double ShardedParameters::gathered_size(const Use& use, Kept kept) const {
-  const double whole = static_cast<double>(unit_of(use).gathered) * parameter_;
+  const double whole = unit_of(use).gathered.value;
   switch (kept) {
     case Kept::whole: return whole;
     case Kept::part: return whole / context_.layout.reshard_ranks;

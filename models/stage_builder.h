@@ -96,9 +96,12 @@ class StageBuilder {
   // Begin and end of the step.
   void shard_parameters();
   void allocate_states();
+  void hold_parameters();
+  void hold_frozen();
   double routed_elements() const;
   void finish_gradients();
   void optimize();
+  void cast_weights();
   void start_on_host();
   void await_host();
 
@@ -140,7 +143,13 @@ class StageBuilder {
     return dense / (copies() * shard_ranks(inputs_.job.layout)) +
            experts / (copies() * grid().edp());
   }
-  /// Of these, whose optimizer runs on the host.
+  /// Of some elements, the part that are weights of linear layers.
+  double linear_part(double elements) const {
+    return parameters_ == 0
+               ? 0
+               : elements * static_cast<double>(linear_) / static_cast<double>(parameters_);
+  }
+  /// Of the rank's own, whose optimizer runs on the host.
   double offloaded_elements() const {
     return training().offload ? training().offload->fraction * own_elements() : 0;
   }
@@ -196,7 +205,8 @@ class StageBuilder {
   std::optional<ShardedParameters> shards_;   // ZeRO-3
   std::vector<EventId> copied_;  // by offloaded layer: out, then back, of the micro-batch under way
   std::int64_t parameters_ = 0;  // that are trained
-  std::int64_t frozen_ = 0;      // beside them
+  std::int64_t linear_ = 0;      // of them weights of linear layers
+  ElementCount frozen_;          // beside them
   std::int64_t expert_parameters_ = 0;  // of them in the experts' own data group
   StageProgram out_;
 };

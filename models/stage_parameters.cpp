@@ -1,7 +1,6 @@
 #include "models/stage_parameters.h"
 
 #include <array>
-#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -34,24 +33,29 @@ class TensorSplitter {
 
  private:
   void add(std::string name, const ParameterTensor& tensor) {
+    const bool linear = tensor.linear;
     switch (tensor.shard) {
-      case Shard::replicated: stage_.dense.push_back({std::move(name), tensor.elements}); return;
-      case Shard::tensor:
-        stage_.dense.push_back({std::move(name), exact_share(tensor.elements, grid_.tp)});
+      case Shard::replicated:
+        stage_.dense.push_back({std::move(name), tensor.elements, false, linear});
         return;
-      case Shard::expert: add_experts(name, tensor.elements); return;
+      case Shard::tensor:
+        stage_.dense.push_back(
+            {std::move(name), exact_share(tensor.elements, grid_.tp), false, linear});
+        return;
+      case Shard::expert: add_experts(name, tensor); return;
     }
   }
 
   // A grouped GEMM registers one tensor per local expert: megatron/core/extensions/
   // transformer_engine.py, TEGroupedLinear. Without expert parallelism and with etp = tp the
   // experts are reduced like all else: megatron/core/transformer/moe/experts.py, `allreduce`.
-  void add_experts(const std::string& name, std::int64_t elements) {
+  void add_experts(const std::string& name, const ParameterTensor& tensor) {
     const bool apart = grid_.ep > 1 || grid_.etp != grid_.tp;
     const std::int64_t local = exact_share(model_.moe->experts, grid_.ep);
-    const std::int64_t each = exact_share(elements, model_.moe->experts * grid_.etp);
+    const std::int64_t each = exact_share(tensor.elements, model_.moe->experts * grid_.etp);
     for (std::int64_t expert = 0; expert < local; ++expert) {
-      (apart ? stage_.expert : stage_.dense).push_back({fmt::format("{}{}", name, expert), each});
+      (apart ? stage_.expert : stage_.dense)
+          .push_back({fmt::format("{}{}", name, expert), each, false, tensor.linear});
     }
   }
 
@@ -122,10 +126,16 @@ StageTensors adapter_tensors(const Transformer& model, const LowRankAdapters& ad
   return out;
 }
 
-std::int64_t total_elements(const std::vector<RankTensor>& tensors) {
-  return std::accumulate(
-      tensors.begin(), tensors.end(), std::int64_t{0},
-      [](std::int64_t sum, const RankTensor& tensor) { return sum + tensor.elements; });
+ElementCount count_elements(std::span<const RankTensor> tensors) {
+  ElementCount count;
+  for (const RankTensor& tensor : tensors) {
+    count += {.all = tensor.elements, .linear = tensor.linear ? tensor.elements : 0};
+  }
+  return count;
+}
+
+std::int64_t total_elements(std::span<const RankTensor> tensors) {
+  return count_elements(tensors).all;
 }
 
 }  // namespace flopcast

@@ -3,6 +3,7 @@
 // The parameter tensors that one rank of one pipeline stage holds.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,24 @@ struct RankTensor {
   std::string name;
   std::int64_t elements = 0;      // on this rank
   bool shared_embedding = false;  // a copy of a weight that lives on another stage as well
+  bool linear = false;            // as of ParameterTensor
+};
+
+/// Elements of some tensors.
+struct ElementCount {
+  std::int64_t all = 0;
+  std::int64_t linear = 0;  // of them weights of linear layers, which may be in 8 or 4 bits
+
+  ElementCount& operator+=(const ElementCount& other) {
+    all += other.all;
+    linear += other.linear;
+    return *this;
+  }
+  ElementCount& operator-=(const ElementCount& other) {
+    all -= other.all;
+    linear -= other.linear;
+    return *this;
+  }
 };
 
 /// In the order in which Megatron registers them.
@@ -34,6 +53,7 @@ StageTensors rank_tensors(const Transformer& model, const StageContent& stage,
 StageTensors adapter_tensors(const Transformer& model, const LowRankAdapters& adapters,
                              const StageContent& stage, const ParallelGrid& grid);
 
-std::int64_t total_elements(const std::vector<RankTensor>& tensors);
+ElementCount count_elements(std::span<const RankTensor> tensors);
+std::int64_t total_elements(std::span<const RankTensor> tensors);
 
 }  // namespace flopcast

@@ -7,6 +7,7 @@
 
 #include "models/expert_routing.h"
 #include "models/parameters.h"
+#include "models/quantised_weights.h"
 #include "models/stage_builder.h"
 
 namespace flopcast {
@@ -70,6 +71,7 @@ StageBuilder::StageBuilder(const StageInputs& inputs, const RoleProgram& role,
       chunks_(chunks) {
   for (const ModelChunk& chunk : chunks_) {
     parameters_ += chunk.parameters;
+    linear_ += chunk.linear;
     frozen_ += chunk.frozen;
     expert_parameters_ += chunk.expert_parameters;
   }
@@ -111,6 +113,23 @@ std::vector<int> StageBuilder::chunks_by_stage() const {
   return chunks;
 }
 
+/// Whole with the copies that products read, or a shard as it is gathered; frozen ones beside them.
+void StageBuilder::hold_parameters() {
+  const bool whole = inputs_.job.layout.zero < 3;
+  const double elements = whole ? static_cast<double>(parameters_) : own_elements();
+  const double linear = linear_part(elements);
+  const WeightSizes sizes = weight_sizes(training(), tables_.profile());
+  const Bytes size = whole ? sizes.kept_of(elements, linear) : sizes.gathered_of(elements, linear);
+  hold(MemoryPool::parameters, static_cast<std::int64_t>(size.value));
+}
+
+void StageBuilder::hold_frozen() {
+  const Bytes size =
+      frozen_weight_sizes(training(), tables_.profile())
+          .kept_of(static_cast<double>(frozen_.all), static_cast<double>(frozen_.linear));
+  hold(MemoryPool::parameters, static_cast<std::int64_t>(size.value));
+}
+
 void StageBuilder::allocate_states() {
   const double elements = static_cast<double>(parameters_);
   const auto hold_elements = [this](MemoryPool pool, double count, double size) {
@@ -127,14 +146,11 @@ void StageBuilder::allocate_states() {
     hold_elements(MemoryPool::parameters, own_elements(), fp32);
     hold_elements(MemoryPool::optimizer, own_elements(), state - fp32);
   } else {
-    hold_elements(MemoryPool::parameters, whole ? elements : own_elements(), parameter);
+    hold_parameters();
     hold_elements(MemoryPool::gradients, gradients_whole() ? elements : own_elements(), gradient);
     hold_elements(MemoryPool::optimizer, stepped, state);
   }
-  if (training().adapters) {
-    const DataType frozen = training().adapters->frozen_dtype.value_or(training().parameter_dtype);
-    hold_elements(MemoryPool::parameters, static_cast<double>(frozen_), element_size(frozen).value);
-  }
+  if (training().adapters) hold_frozen();
   // A tensor-parallel region works on the gathered activation and its gradient.
   const double activation = static_cast<double>(context_.tokens() * inputs_.job.model.hidden);
   if (grid().tp > 1) hold_elements(MemoryPool::buffers, 2 * activation, parameter);
@@ -229,6 +245,14 @@ Bytes optimizer_traffic(const Training& training) {
 
 }  // namespace
 
+/// In truth layer by layer under the next step's first micro-batch, for which they are gathered.
+void StageBuilder::cast_weights() {
+  const Bytes traffic = weight_sizes(training(), tables_.profile()).cast;
+  const auto linear = static_cast<double>(linear_);
+  if (inputs_.job.layout.zero == 3 || linear * traffic.value <= 0) return;
+  memory_kernel(MemoryKernel::quantise, linear * traffic, StepCategory::optimizer, "cast weights");
+}
+
 /// The norm before the optimizer reads the gradient; the buffer is cleared after it.
 void StageBuilder::optimize() {
   const double own = own_elements();
@@ -256,6 +280,7 @@ void StageBuilder::optimize() {
     gather_parameters();
     program_.order(kData, kCompute);
   }
+  cast_weights();
   if (training().framework.step_overhead > seconds(0)) {
     const TimeEstimate overhead{training().framework.step_overhead, Evidence::assumed};
     program_.compute(kCompute, tables_.kernel(overhead, StepCategory::overhead),

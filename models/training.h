@@ -121,6 +121,11 @@ struct Framework {
   bool regather_in_backward = true;  // sequence parallel: all-gather again for the weight gradient
   bool overlap_tensor_regather = true;  // hides that all-gather behind the data-gradient GEMM
   QuantisedGathers quantised_gathers = QuantisedGathers::all;
+  /// Copies of weights that products read in 8 or 4 bits stay between micro-batches.
+  bool keeps_cast_weights = true;
+  /// With one scale for a tensor and in mxfp8, the parameters are those copies (Megatron's
+  /// --fp8-param-gather).
+  bool fp8_param_gather = false;
   bool ddp_buckets = false;  // DDP's 25 MiB rule instead of Megatron's parameter count
   bool align_grad_reduce =
       true;  // pipeline: all stages but the first reduce after their last backward
@@ -206,6 +211,9 @@ struct Training {
   /// Of tokens, and of their gradients, on the way to the experts; back they travel in
   /// parameter_dtype. Nothing: so there, too.
   std::optional<DataType> dispatch_dtype;
+  /// Weights that products read in 8 bits are kept and gathered so (quantised_weights.h); nothing:
+  /// as the framework has it.
+  std::optional<bool> fp8_param_gather;
   /// Of the operands that tensor-parallel ranks gather: that of the products, or their 16 bits;
   /// nothing: as the framework has it. Sums stay in parameter_dtype.
   std::optional<DataType> tensor_dtype;

@@ -141,6 +141,17 @@ void read_sent_types(const Node& node, const Layout& layout, Training& training)
   }
 }
 
+bool read_param_gather(const Node& node, const Training& training) {
+  const bool gathers = node.boolean();
+  const bool fp8 = training.precision == DataType::fp8 || training.precision == DataType::mxfp8 ||
+                   training.precision == DataType::fp8_blockwise;
+  if (gathers && !fp8) {
+    node.fail(fmt::format("products read {}: only those in fp8 have weights in fp8",
+                          to_text(training.precision)));
+  }
+  return gathers;
+}
+
 /// Transformer Engine casts attention's operands with those of the layers around it, or neither.
 std::optional<DataType> read_attention_type(const Node& node, const Training& training) {
   const DataType plain = unquantised_type(training);
@@ -177,6 +188,9 @@ Training read_training(const Node& node, Layout& layout) {
   fields.kind("moment_dtype", training.moment_dtype, kMomentTypes);
   if (const auto type = node.find("dispatch_dtype")) {
     training.dispatch_dtype = type->one_of(kParameterTypes);
+  }
+  if (const auto key = node.find("fp8_param_gather")) {
+    training.fp8_param_gather = read_param_gather(*key, training);
   }
   read_sent_types(node, layout, training);
   if (const auto type = node.find("kept_expert_dtype")) {
@@ -224,6 +238,8 @@ Framework read_framework(const std::optional<Node>& node) {
   fields.flag("regather_in_backward", framework.regather_in_backward);
   fields.flag("overlap_tensor_regather", framework.overlap_tensor_regather);
   fields.kind("quantised_gathers", framework.quantised_gathers, kQuantisedGathers);
+  fields.flag("keeps_cast_weights", framework.keeps_cast_weights);
+  fields.flag("fp8_param_gather", framework.fp8_param_gather);
   fields.flag("ddp_buckets", framework.ddp_buckets);
   fields.flag("align_grad_reduce", framework.align_grad_reduce);
   fields.flag("fused_attention", framework.fused_attention);

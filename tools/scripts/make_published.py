@@ -18,7 +18,7 @@ import re
 import sys
 
 from published_marks import mark, twin
-from published_sources import (ADAPTERS, BF16_GRADIENTS, COMPILED, DOCUMENTS, EXPERT_TENSOR, FSDP_GRADIENTS, GRAPHS,
+from published_sources import (ADAPTERS, BF16_GRADIENTS, COMPILED, DOCUMENTS, EXAMPLE_SCRIPT, EXPERT_TENSOR, FSDP_GRADIENTS, GRAPHS,
                                LATER_KERNELS, LESS_POWER, MEGATRON_FSDP, MEGATRON_FSDP_RULES, MODELS, NARROW_ACTIVATION,
                                NARROW_ATTENTION, NETWORK, NO_OVERLAP, OTHER_RELEASE, OWN_SHAPES, SOURCES, SQUAD, SYSTEMS,
                                TENSOR_OVERLAP, UNKNOWN_RECOMPUTE, WHOLE_EXPERTS, WHOLE_RECOMPUTE, WHOLE_SAMPLES, WIDE_GATHER, WITH_LOSS)
@@ -250,6 +250,10 @@ def source_keys(row, table, keys, notes):
     if table == "torchtitan" and "rowwise" in row["precision"] and row["tp"] > 1:
         keys["training.tensor_dtype"] = "bf16"
         notes.append(WIDE_GATHER)
+    if table == "megatron-lm" and precision(row) == "fp8":
+        keys["training.fp8_param_gather"] = True
+        keys["training.gradient_dtype"] = "bf16"
+        notes.append(EXAMPLE_SCRIPT)
     if table == "fms-fsdp":
         keys["framework"] = dict(COMPILED, preset="fsdp1")
     if keys.get("framework") in ("nemo", "megatron-bridge"):

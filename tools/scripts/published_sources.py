@@ -38,9 +38,12 @@ OWN_SHAPES = {"vtrain-multi-node": "megatron-1.7b", "vtrain-single-node": "megat
 NO_OVERLAP = ("Assumed. Data parallel traffic follows the backward pass, as in Megatron and "
               "DeepSpeed then.")
 BF16_GRADIENTS = "Assumed. Gradients: reduced in bf16, as NVIDIA's performance recipes set it."
-MEGATRON_FSDP = {"preset": "megatron-fsdp", "cross_entropy": "one_kernel", "fused_wgrad_accumulation": False}
+EXAMPLE_SCRIPT = ("Assumed. Weights are kept and gathered in fp8, gradients reduced in bf16, as in "
+                  "examples/llama/train_llama3_8b_h100_fp8.sh.")
+MEGATRON_FSDP = {"preset": "megatron-fsdp", "cross_entropy": "one_kernel", "fused_wgrad_accumulation": False,
+                 "fp8_param_gather": True}
 MEGATRON_FSDP_RULES = ("Megatron-FSDP with Megatron-Bridge's loss, whose weight gradients are added by kernels of their own, as NVIDIA's performance recipes "
-                       "set it (gradient_accumulation_fusion False).")
+                       "set it (gradient_accumulation_fusion False, fp8_param_gather).")
 NETWORK = "Assumed. Network: one 400 Gb/s InfiniBand card per GPU, as in DGX H100."
 TENSOR_OVERLAP = "Assumed. Tensor parallel overlap: on, as in NVIDIA's performance recipes."
 FSDP_GRADIENTS = "Assumed. Gradients: reduced in bf16, as the framework's pure bf16 policy has it."

@@ -135,12 +135,17 @@ struct Step {
   }
 };
 
-inline Step run_step(const Job& job, const KernelTimes& times = {},
-                     BytesPerSecond nvlink = gigabytes_per_second(100)) {
+inline Step run_step_by(const Profile& profile, const Job& job,
+                        BytesPerSecond nvlink = gigabytes_per_second(100)) {
   const Cluster cluster(simple_cluster(job.layout.grid.world(), nvlink));
-  Step step{.plan = lower(job, cluster, simple_profile(times)), .result = {}, .timeline = {}};
+  Step step{.plan = lower(job, cluster, profile), .result = {}, .timeline = {}};
   step.result = run(step.plan.workload, &step.timeline);
   return step;
+}
+
+inline Step run_step(const Job& job, const KernelTimes& times = {},
+                     BytesPerSecond nvlink = gigabytes_per_second(100)) {
+  return run_step_by(simple_profile(times), job, nvlink);
 }
 
 }  // namespace flopcast::test

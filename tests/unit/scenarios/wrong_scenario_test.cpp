@@ -247,3 +247,12 @@ TEST_CASE("GPUs that a layout does not fill are told at the layout") {
         std::string::npos);
   CHECK(message->find("global_batch") == std::string::npos);
 }
+
+TEST_CASE("parameters are in fp8 only where products read that") {
+  const auto message =
+      complaint(kGood, {{"training.precision", "bf16"}, {"training.fp8_param_gather", "true"}});
+  REQUIRE(message.has_value());
+  CHECK(*message ==
+        "--set training.fp8_param_gather=true: /training/fp8_param_gather: products read bf16: "
+        "only those in fp8 have weights in fp8");
+}
