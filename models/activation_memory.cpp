@@ -168,11 +168,12 @@ void SavedTensors::experts() {
   const double fp32 = element_size(DataType::fp32).value;
   norm("MLP norm input", "MLP norm statistics");
   const Modules all{RecomputeModule::moe};
-  add_input("router input", w_.sharded_tokens * w_.hidden * w_.element,
+  const bool frozen = context_.training.adapters.has_value();
+  add_input("router input", frozen ? 0 : w_.sharded_tokens * w_.hidden * w_.element,
             {RecomputeModule::layernorm});
   add("router scores", w_.sharded_tokens * static_cast<double>(moe.experts) * fp32, all);
   const std::size_t routed_begin = list_.size();
-  add_input("expert fc1 input", held * w_.hidden * operand_, all);
+  add_input("expert fc1 input", frozen ? 0 : held * w_.hidden * operand_, all);
   mlp_inside("expert activation input", "expert fc2 input", held * width, all);
   keep_activation_input_in(context_.training.kept_expert_dtype);
   list_.back().inside.push_back(RecomputeModule::moe_act);

@@ -183,8 +183,16 @@ std::optional<std::string> tuning_gap(const Job& job) {
     return "packed documents without fused attention are not simulated yet";
   }
   if (!training.adapters) return std::nullopt;
-  if (job.model.moe || job.model.mla || job.model.mtp_layers > 0) {
-    return "low-rank adapters are simulated for plain attention and dense MLPs only";
+  if (job.model.mla || job.model.mtp_layers > 0) {
+    return "low-rank adapters are simulated for plain attention and without prediction modules "
+           "only";
+  }
+  const LowRankAdapters& adapters = *training.adapters;
+  const bool on_mlp =
+      adapters.on(AdapterTarget::linear_fc1) || adapters.on(AdapterTarget::linear_fc2);
+  if (job.model.moe && on_mlp) {
+    return "low-rank adapters beside experts' own layers are not simulated yet: with experts the "
+           "targets are linear_qkv and linear_proj";
   }
   if (job.layout.zero == 3) return "low-rank adapters under ZeRO stage 3 are not simulated yet";
   if (!passes_are_whole(job.layout.schedule)) {

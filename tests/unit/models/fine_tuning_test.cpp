@@ -226,3 +226,39 @@ TEST_CASE("FLOPs of adapters' runs are counted as Megatron-Bridge counts them") 
   const double counted = model_flops(model, step, FlopConvention::megatron_full).value;
   CHECK(counted / 4096 == Approx(278.007e9 + 1.620e9).epsilon(1e-5));
 }
+
+// Hidden 64, four experts of 32 with gates, two for each token; adapters of rank 4 on attention.
+TEST_CASE("experts are frozen where adapters stand beside attention") {
+  constexpr double kTokens = 64;
+  Job plain;
+  plain.model = small_model(2);
+  plain.model.moe = MixtureOfExperts{.experts = 4, .top_k = 2, .expert_ffn = 32};
+  plain.training.batch = {.sequence = 64, .micro_batch = 1, .global_batch = 2};
+  plain.layout.grid.dp = plain.layout.grid.ep = 2;
+  plain.layout.zero = 1;
+  Job tuned = plain;
+  tuned.training.adapters = LowRankAdapters{.rank = 4, .targets = {true, true, false, false}};
+  constexpr double kAttention = 64 * (3 * 64) + 64 * 64;
+  constexpr double kRouter = 64 * 4;
+  constexpr double kExpert = 64 * (2 * 32) + 32 * 64;
+  constexpr double kThin = 4 * (64 + 3 * 64) + 4 * (64 + 64);
+  SECTION("no product for their weights") {
+    const double forward = 2 * kTokens * (kAttention + kRouter + 2 * kExpert);
+    CHECK(products(layer_backward(context_of(plain), 0)).value == 2 * forward);
+    CHECK(products(layer_backward(context_of(tuned), 0)).value ==
+          forward + 2 * 2 * kTokens * kThin);
+  }
+  SECTION("no input of theirs, nor of the router") {
+    const double inputs = kTokens * (64 + 2 * (64 + 32)) * 2;
+    const double ranks = kTokens * 2 * 4 * 2;
+    CHECK(saved_by_layer(context_of(tuned), 0, 0).value ==
+          saved_by_layer(context_of(plain), 0, 0).value - inputs + ranks);
+  }
+  SECTION("only adapters are reduced; half of the experts are on a rank, with two norms a layer") {
+    const Step step = run_step(tuned);
+    const double frozen = 2 * (kAttention + kRouter + 2 * kExpert + 2 * 64) + 2 * 128 * 64 + 64;
+    CHECK(peak(step, MemoryPool::parameters) == 2 * (frozen + 2 * kThin));
+    CHECK(peak(step, MemoryPool::gradients) == 4 * 2 * kThin);
+    CHECK(step.sent(0, StepCategory::gradient) == Approx(4 * 2 * kThin / 2));
+  }
+}
