@@ -113,7 +113,7 @@ std::vector<int> StageBuilder::chunks_by_stage() const {
   return chunks;
 }
 
-/// Whole with the copies that products read, or a shard as it is gathered; frozen ones beside them.
+/// Whole with the copies that products read, or a shard as it is gathered.
 void StageBuilder::hold_parameters() {
   const bool whole = inputs_.job.layout.zero < 3;
   const double elements = whole ? static_cast<double>(parameters_) : own_elements();
