@@ -296,7 +296,10 @@ WeightOperands head_weight_operands(const OperatorContext& context) {
 Bytes saved_by_head(const OperatorContext& context) {
   const Widths w = widths_of(context);
   const double vocab = static_cast<double>(context.padded_vocab) / w.tp;
-  const double logits = w.tokens * vocab * cross_entropy_bytes(context.training.framework).saved;
+  // In pieces their logits are made again.
+  const double saved =
+      context.training.loss_chunks > 1 ? 0 : cross_entropy_bytes(context.training.framework).saved;
+  const double logits = w.tokens * vocab * saved;
   const double kept = context.training.adapters ? 1 : 2;
   return bytes(logits + kept * w.sharded_tokens * w.hidden * w.element);
 }
@@ -304,7 +307,10 @@ Bytes saved_by_head(const OperatorContext& context) {
 Bytes loss_workspace(const OperatorContext& context) {
   const Widths w = widths_of(context);
   const double vocab = static_cast<double>(context.padded_vocab) / w.tp;
-  return bytes(w.tokens * vocab * cross_entropy_bytes(context.training.framework).workspace);
+  const LogitBytes logit = cross_entropy_bytes(context.training.framework);
+  const int pieces = context.training.loss_chunks;
+  if (pieces == 1) return bytes(w.tokens * vocab * logit.workspace);
+  return bytes(w.tokens * vocab * (logit.saved + logit.workspace) / pieces);
 }
 
 namespace {

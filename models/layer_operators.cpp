@@ -81,34 +81,6 @@ void mlp_backward(OperatorList& list, const OperatorContext& context, std::int64
   list.residual_gradient();
 }
 
-GemmShape logits_shape(const OperatorContext& context) {
-  return {.m = context.tokens(),
-          .n = context.padded_vocab / context.layout.grid.tp,
-          .k = context.model.hidden};
-}
-
-/// Vocabulary-parallel cross-entropy: all-reduces of one fp32 number per token: maximum, target
-/// logit, sum of exponents; fused, the last two travel together. None in the backward pass.
-/// Source: Megatron-LM d98e8a64, tensor_parallel/cross_entropy.py, fusions/fused_cross_entropy.py;
-/// flash-attn's is the same in this, torch's loss_parallel is not fused.
-void cross_entropy_reductions(OperatorList& list, const OperatorContext& context) {
-  const Bytes row = static_cast<double>(context.tokens()) * element_size(DataType::fp32);
-  const CrossEntropy kind = context.training.framework.cross_entropy;
-  list.collective("loss maximum", {CollectiveKind::all_reduce, row});
-  if (kind == CrossEntropy::fused || kind == CrossEntropy::one_kernel) {
-    list.collective("loss target and sum", {CollectiveKind::all_reduce, 2.0 * row});
-  } else {
-    list.collective("loss target", {CollectiveKind::all_reduce, row});
-    list.collective("loss sum", {CollectiveKind::all_reduce, row});
-  }
-}
-
-double cross_entropy_elements(const OperatorContext& context, AttentionPass pass) {
-  const PointwiseTraffic moved = cross_entropy_traffic(context.training.framework);
-  return (pass == AttentionPass::forward ? moved.forward : moved.backward) *
-         static_cast<double>(context.padded_vocab) / context.layout.grid.tp;
-}
-
 void embed(OperatorList& list, const OperatorContext& context) {
   const double hidden = static_cast<double>(context.model.hidden);
   list.memory("embedding", MemoryKernel::embedding, context.tokens(), 2 * hidden);
@@ -125,32 +97,6 @@ void embed_backward(OperatorList& list, const OperatorContext& context) {
   // Rows are added into the fp32 gradient: one 16-bit read, one fp32 read and write.
   list.memory("embedding gradient", MemoryKernel::embedding, context.tokens(),
               5 * static_cast<double>(context.model.hidden));
-}
-
-void predict(OperatorList& list, const OperatorContext& context) {
-  list.norm_forward("final norm", context.model.hidden);
-  list.enter_tensor_region("all-gather head input", list.activation_size(context.model.hidden));
-  list.begin_unquantised();
-  list.gemm("logits", logits_shape(context));
-  list.end_unquantised();
-  list.memory("cross-entropy", MemoryKernel::softmax, context.tokens(),
-              cross_entropy_elements(context, AttentionPass::forward));
-  cross_entropy_reductions(list, context);
-  if (const int metrics = context.training.framework.loss_metrics; metrics > 0) {
-    const double width = static_cast<double>(context.padded_vocab) / context.layout.grid.tp;
-    list.memory("loss metrics", MemoryKernel::softmax, context.tokens(),
-                metrics * kTorchCrossEntropy.forward * width);
-  }
-}
-
-void predict_backward(OperatorList& list, const OperatorContext& context) {
-  list.memory("cross-entropy", MemoryKernel::softmax, context.tokens(),
-              cross_entropy_elements(context, AttentionPass::backward));
-  list.begin_unquantised();
-  list.column_backward("logits", logits_shape(context));
-  list.end_unquantised();
-  list.norm_backward("final norm", context.model.hidden);
-  list.residual_gradient();
 }
 
 GemmShape prediction_shape(const OperatorContext& context) {
@@ -284,18 +230,6 @@ std::vector<Operator> layer_recompute(const OperatorContext& context, std::int64
   } else {
     recompute_modules(list, context, layer);
   }
-  return std::move(list).take();
-}
-
-std::vector<Operator> head_forward(const OperatorContext& context) {
-  OperatorList list(context, OperatorPhase::forward);
-  predict(list, context);
-  return std::move(list).take();
-}
-
-std::vector<Operator> head_backward(const OperatorContext& context) {
-  OperatorList list(context, OperatorPhase::data_gradient);
-  predict_backward(list, context);
   return std::move(list).take();
 }
 

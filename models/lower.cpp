@@ -176,6 +176,14 @@ std::optional<std::string> offload_gap(const Job& job) {
   return std::nullopt;
 }
 
+/// What of a loss in pieces is not known.
+std::optional<std::string> loss_gap(const Job& job) {
+  if (job.training.loss_chunks == 1 || passes_are_whole(job.layout.schedule)) return std::nullopt;
+  return std::string("a loss in pieces under the ")
+      .append(schedule_name(job.layout.schedule))
+      .append(" schedule is not simulated yet");
+}
+
 /// What of fine-tuning is not known.
 std::optional<std::string> tuning_gap(const Job& job) {
   const Training& training = job.training;
@@ -234,6 +242,7 @@ std::optional<std::string> lowering_gap(const Job& job) {
   }
   if (auto gap = sharding_gap(job)) return gap;
   if (auto gap = offload_gap(job)) return gap;
+  if (auto gap = loss_gap(job)) return gap;
   return tuning_gap(job);
 }
 

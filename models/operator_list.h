@@ -1,7 +1,8 @@
 #pragma once
 
 // Builds the operators of a layer in order; knows the splits. Private to the files that issue
-// operators: layer_operators.cpp, attention_operators.cpp, expert_operators.cpp.
+// operators: layer_operators.cpp, attention_operators.cpp, expert_operators.cpp,
+// head_operators.cpp.
 
 #include <cstdint>
 #include <string_view>
@@ -92,6 +93,10 @@ class OperatorList {
   /// Adds the gradient that passed by a norm.
   void residual_gradient();
 
+  /// What another list holds, some times over.
+  void append(const std::vector<Operator>& part, int times) {
+    for (int i = 0; i < times; ++i) list_.insert(list_.end(), part.begin(), part.end());
+  }
   std::vector<Operator> take() && { return std::move(list_); }
 
  private:
@@ -135,6 +140,10 @@ void attention_forward(OperatorList& list, const OperatorContext& context, std::
 void attention_backward(OperatorList& list, const OperatorContext& context, std::int64_t layer);
 void core_attention(OperatorList& list, const OperatorContext& context, std::int64_t layer,
                     AttentionPass pass);
+
+// head_operators.cpp: final norm, logits, loss
+void predict(OperatorList& list, const OperatorContext& context);
+void predict_backward(OperatorList& list, const OperatorContext& context);
 
 /// Latents to queries, keys and values, with their norms and rotation.
 void latent_up_forward(OperatorList& list, const OperatorContext& context);

@@ -243,6 +243,8 @@ struct Training {
   /// share; nothing: no token is dropped.
   std::optional<double> capacity_factor;
   bool pad_to_capacity = true;  // and no less
+  /// The loss is computed for so many parts of the sequence in turn (head_operators.cpp).
+  int loss_chunks = 1;
   TokenRouting routing;
   /// The model is frozen and these are trained; nothing: all of it is trained.
   std::optional<LowRankAdapters> adapters{};

@@ -12,6 +12,7 @@ namespace {
 constexpr std::int64_t kLongestSequence = 1 << 26;
 constexpr std::int64_t kLargestMicroBatch = 1 << 16;
 constexpr std::int64_t kLargestBatch = 1 << 26;
+constexpr int kMostLossChunks = 4096;
 constexpr int kMostGathersAhead = 1000;
 constexpr int kMostLossMetrics = 100;
 constexpr std::int64_t kLargestDivisor = 1 << 20;
@@ -152,6 +153,21 @@ bool read_param_gather(const Node& node, const Training& training) {
   return gathers;
 }
 
+/// Parts of the sequence are split over ranks as the whole is.
+int read_loss_chunks(const Node& node, const Layout& layout, std::int64_t sequence) {
+  const int chunks = node.small_integer(1, kMostLossChunks);
+  const std::int64_t split =
+      std::int64_t{layout.grid.cp} * (layout.sequence_parallel ? layout.grid.tp : 1);
+  const auto fits = [&](int count) { return count >= 1 && sequence % (count * split) == 0; };
+  if (fits(chunks) || sequence % split != 0) return chunks;
+  int away = 1;
+  while (!fits(chunks - away) && !fits(chunks + away)) ++away;
+  node.fail(
+      fmt::format("a sequence of {} in {} parts, each of which {} ranks share, does not "
+                  "divide; nearest: {}",
+                  sequence, chunks, split, fits(chunks - away) ? chunks - away : chunks + away));
+}
+
 /// Transformer Engine casts attention's operands with those of the layers around it, or neither.
 std::optional<DataType> read_attention_type(const Node& node, const Training& training) {
   const DataType plain = unquantised_type(training);
@@ -216,6 +232,9 @@ Training read_training(const Node& node, Layout& layout) {
     training.capacity_factor = factor->number(0.01, 1000);
   }
   fields.flag("pad_to_capacity", training.pad_to_capacity);
+  if (const auto chunks = node.find("loss_chunks")) {
+    training.loss_chunks = read_loss_chunks(*chunks, layout, training.batch.sequence);
+  }
   read_fine_tuning(node, layout, training);
   layout.schedule = layout.vpp > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
   fields.kind("schedule", layout.schedule, kSchedules);
