@@ -111,6 +111,7 @@ inline Training random_training(Generator& random, int dp) {
       one_of(random, std::array{RecomputeKind::none, RecomputeKind::selective, RecomputeKind::full,
                                 RecomputeKind::every_other_matmul});
   if (random.chance(0.3)) training.recompute.layers = 1;
+  if (random.chance(0.2)) training.loss_chunks = 4;
   return training;
 }
 
