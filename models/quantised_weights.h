@@ -29,6 +29,8 @@ struct WeightSizes {
 ///   mxfp8          has other scales along columns: gathered in 16 bits, in the gradient buffer,
 ///                  and cast along both
 ///   nvfp4          the parameter stays
+/// Under ZeRO-3 a rank keeps its shard as it is gathered and no copies; what is gathered is used at
+/// once, its casts are not modelled.
 /// Sources: Transformer Engine v2, pytorch/module/base.py, get_weight_workspace (a weight is cast
 /// with a step's first micro-batch, and its copies are kept; Megatron-LM d98e8a64,
 /// core/extensions/transformer_engine.py, is_first_microbatch), tensor/float8_tensor.py

@@ -143,7 +143,8 @@ class StageBuilder {
     return dense / (copies() * shard_ranks(inputs_.job.layout)) +
            experts / (copies() * grid().edp());
   }
-  /// Of some elements, the part that are weights of linear layers.
+  /// Of some elements, the part that are weights of linear layers: as many in a shard as in the
+  /// whole, experts or not.
   double linear_part(double elements) const {
     return parameters_ == 0
                ? 0

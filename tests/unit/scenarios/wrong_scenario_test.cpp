@@ -209,8 +209,7 @@ TEST_CASE("a wrong option is named as it was given") {
        "attention is in fp8 or bf16"},
       {{"training.loss_chunks", "3"},
        "--set training.loss_chunks=3: /training/loss_chunks: a sequence of 8192 in 3 parts, each "
-       "of "
-       "which 4 ranks share, does not divide; nearest: 2"},
+       "of which 4 ranks share, does not divide; nearest: 2"},
       {{"training.pipeline_dtype", "fp8"},
        "--set training.pipeline_dtype=fp8: /training/pipeline_dtype: expected one of fp32, fp16, "
        "bf16, found \"fp8\""},
