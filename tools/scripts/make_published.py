@@ -18,10 +18,11 @@ import re
 import sys
 
 from published_marks import mark, twin
-from published_sources import (ADAPTERS, BF16_GRADIENTS, COMPILED, DOCUMENTS, EXAMPLE_SCRIPT, EXPERT_TENSOR, FSDP_GRADIENTS, GRAPHS,
-                               LATER_KERNELS, LESS_POWER, MEGATRON_FSDP, MEGATRON_FSDP_RULES, MODELS, NARROW_ACTIVATION,
+from published_sources import (ADAPTERS, BF16_GRADIENTS, COMPILED, DOCUMENTS, EXAMPLE_SCRIPT, EXPERT_TENSOR,
+                               FSDP_GRADIENTS, GRAPHS, LATER_KERNELS, LESS_POWER, MEGATRON_FSDP, MEGATRON_FSDP_RULES, MODELS, NARROW_ACTIVATION,
                                NARROW_ATTENTION, NETWORK, NO_OVERLAP, OTHER_RELEASE, OWN_SHAPES, SOURCES, SQUAD, SYSTEMS,
-                               TENSOR_OVERLAP, UNKNOWN_RECOMPUTE, WHOLE_EXPERTS, WHOLE_RECOMPUTE, WHOLE_SAMPLES, WIDE_GATHER, WITH_LOSS)
+                               TENSOR_OVERLAP, UNKNOWN_RECOMPUTE, WHOLE_EXPERTS, WHOLE_RECOMPUTE, WHOLE_SAMPLES, WIDE_GATHER, WITH_LOSS,
+                               keeps_narrow_activation)
 from published_tables import read_table, write_table
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -282,13 +283,6 @@ def graph_keys(row, keys, notes):
     if row["overlap"].get("cuda_graph_impl") in ("local", "full_iteration") and row["model"]["experts"]:
         keys["framework"] = {"preset": keys["framework"], "host_per_operator": "0 us", "host_per_expert_product": "0 us"}
         notes.append(GRAPHS)
-
-
-def keeps_narrow_activation(row):
-    """Of MLPerf's LoRA: where a GPU has the model, or half of it, and little room beside it."""
-    if row["hardware"]["gpu"] == "H200":
-        return (row["tp"], row["cp"]) in ((1, 2), (2, 1))
-    return row["hardware"]["gpu"] in ("B200", "GB200") and row["tp"] == row["cp"] == 1 and row["precision"] == "fp8"
 
 
 def tuning_keys(row, table, keys, notes):

@@ -112,3 +112,10 @@ SOURCES = [
     ("megatron", "megatron-lm", {"framework": "megatron"}), ("sc21", "megatron-lm", {}),
     ("korthikanti", "korthikanti", {}), ("primus", "amd-primus", {"framework": "megatron"}),
 ]
+
+
+def keeps_narrow_activation(row):
+    """Of MLPerf's LoRA: where a GPU has the model, or half of it, and little room beside it."""
+    if row["hardware"]["gpu"] == "H200":
+        return (row["tp"], row["cp"]) in ((1, 2), (2, 1))
+    return row["hardware"]["gpu"] in ("B200", "GB200") and row["tp"] == row["cp"] == 1 and row["precision"] == "fp8"
